@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from turnout_client import connect
 
 __all__ = ["TurnoutError", "__version__", "connect"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -346,6 +346,7 @@ def test_swap_form_completes_topics_tries_without_swapping_and_rolls_back(page: 
     page.locator("#swap").get_by_role("button", name="Swap").click()
     expect(page.locator("#outcome")).to_contain_text("refused")
     expect(page.locator("#outcome .hint")).not_to_be_empty()
+    expect(page.locator("#outcome a")).to_have_attribute("href", "/docs/reference/errors.html#unknown_topic")
     assert site.turnout.status()["generation"] == generation
     expect(page.locator("#rollback-to")).to_contain_text("users=page-users-b")
     page.get_by_role("button", name="Roll back").click()

@@ -282,7 +282,7 @@ def test_refusals_and_broken_guards_are_told_in_place(browser: Browser, url: str
         page.get_by_role("button", name="Publish").click()
         expect(page.locator("#review-said")).to_contain_text("at least 20 (50 % of 40)")
         expect(page.get_by_role("button", name="Publish", exact=True)).to_be_focused()
-        page.get_by_role("button", name="Publish all the same").click()
+        page.get_by_role("button", name="Publish anyway").click()
         expect(page.locator("#review-said")).to_contain_text("Generation 2 is published")
         assert reviewed.asked[-1] == {"action": "publish", "expectedGeneration": 2, "force": True}
 

@@ -509,7 +509,7 @@ def test_interrupted_swap_without_a_terminal_says_that_it_goes_on(control: tuple
         assert swap.stderr is not None
         swap.stderr.readline()
         swap.send_signal(signal.SIGINT)
-        assert swap.stderr.read().endswith("the swap goes on; turnout status shows it\n")
+        assert swap.stderr.read().endswith("the swap continues; turnout status shows it\n")
     assert swap.returncode == 130
     server.building.set()
     assert [path for path, *_ in server.messages] == ["/api/control"]
@@ -566,8 +566,8 @@ class Terminal:
     ("keys", "code", "said", "paths"),
     [
         ("y\n", 1, "cancelled", ["/api/control", "/api/cancel"]),
-        ("n\n", 130, "the swap goes on; turnout status shows it", ["/api/control"]),
-        ("\x03", 130, "the swap goes on; turnout status shows it", ["/api/control"]),
+        ("n\n", 130, "the swap continues; turnout status shows it", ["/api/control"]),
+        ("\x03", 130, "the swap continues; turnout status shows it", ["/api/control"]),
     ],
     ids=["yes", "no", "Ctrl-C again"],
 )

@@ -166,12 +166,12 @@ def test_watch_without_a_server_says_so_when_it_is_piped() -> None:
 
 def test_watch_without_a_token_that_is_wanted_ends_with_an_error() -> None:
     server = Scripted()
-    server.refusal = refused(401, "unauthorized", "this server wants a token")
+    server.refusal = refused(401, "unauthorized", "this server requires a token")
     with listening(server) as url:
         result = turnout("watch", "users_ui", "--url", url)
     assert (result.exit_code, result.stderr) == (
         1,
-        "error: this server wants a token\nhint: give the token by TURNOUT_TOKEN or --token\n",
+        "error: this server requires a token\nhint: give the token with TURNOUT_TOKEN or --token\n",
     )
 
 

@@ -268,7 +268,7 @@ def test_start_takes_what_was_applied_unless_the_file_has_changed_since(tmp_path
     limit, said = starts.start(10)
     assert limit == 20 and "that ops applied" in said and "has not changed since" in said
     limit, said = starts.start(11)
-    assert limit == 11 and said == "the file on disk has changed, and is in force: server.max_viewers: 20 -> 11"
+    assert limit == 11 and said == "the file on disk has changed, and is used: server.max_viewers: 20 -> 11"
     assert starts.start(11) == (11, "")
     # The file that was changed and applied itself, and another one after it.
     starts.start(11)

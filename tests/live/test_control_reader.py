@@ -199,7 +199,7 @@ def test_inbox_notices_records_that_go_while_it_reads(kafka: str) -> None:
         wait_until(lambda: reader.warnings, what="the loss is told")
         produce(kafka, "inbox-falls", ["after"])
         wait_until(lambda: reader.values[-1:] == [b"after"], what="reading goes on")
-        assert "(retention); reading goes on at 41" in reader.warnings[0]
+        assert "(retention); reading continues at 41" in reader.warnings[0]
     finally:
         inbox.stop()
 
@@ -214,7 +214,7 @@ def test_inbox_reads_a_topic_that_was_made_anew_from_its_start(kafka: str) -> No
         produce(kafka, "inbox-anew", ["new 1", "new 2", "new 3"])  # more than before: offsets alone would hide it
         wait_until(lambda: len(reader.records) >= 5, what="the new records")
         assert reader.values == [b"old 1", b"old 2", b"new 1", b"new 2", b"new 3"]
-        wait_until(lambda: any("was made anew" in text for text in reader.warnings), what="the warning")
+        wait_until(lambda: any("was created again" in text for text in reader.warnings), what="the warning")
 
 
 def test_inbox_delivers_again_what_was_not_taken(kafka: str) -> None:

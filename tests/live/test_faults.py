@@ -113,7 +113,7 @@ def test_deleted_topics_and_records_lost_to_retention_are_told_and_reading_goes_
         wait_total(turnout, "users_ui", 14)
         turnout.wait_ready()
 
-        # Between two batches one topic is deleted and made anew, so that its offsets go back, and records of the
+        # Between two batches one topic is deleted and created again, so that its offsets go back, and records of the
         # other are gone before they were read.
         turnout.close()
         delete_topic(address, users)
@@ -125,7 +125,7 @@ def test_deleted_topics_and_records_lost_to_retention_are_told_and_reading_goes_
         turnout.start()
         wait_total(turnout, "users_ui", 15)
         wait_total(turnout, "accounts_ui", 8)
-        wait_said(turnout, f"topic '{users}' partition 0 was deleted and made anew", "offset 4", "ends at 1")
+        wait_said(turnout, f"topic '{users}' partition 0 was deleted and created again", "offset 4", "ends at 1")
         wait_said(turnout, f"topic '{accounts}' partition 0 lost offsets 3 to 17")
         produce(address, users, [user(201)])
         produce(address, accounts, [account(30)])

@@ -80,9 +80,9 @@ def test_role_is_by_text_or_list_and_operator_wins(site: LoginSite, groups: Any,
 @pytest.mark.parametrize(
     ("groups", "said"),
     [
-        (["others"], "nothing in the claim 'groups'"),
-        ([], "nothing in the claim 'groups'"),
-        (["TURNOUT-OPS"], "nothing in the claim 'groups'"),
+        (["others"], "no value of the claim 'groups'"),
+        ([], "no value of the claim 'groups'"),
+        (["TURNOUT-OPS"], "no value of the claim 'groups'"),
         (None, "no claim 'groups'"),
         (7, "must be text or a list of texts, got 7"),
         ([["turnout-ops"]], "must be text or a list of texts"),

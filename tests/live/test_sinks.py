@@ -204,7 +204,7 @@ def test_sink_without_a_topic_waits_for_it_and_stops_nobody(
 
 
 class Replaced:
-    """The topic of a sink that is deleted and made anew, and what it must fold to afterwards."""
+    """The topic of a sink that is deleted and created again, and what it must fold to afterwards."""
 
     def __init__(self, running: Sunk, broker: EmbeddedBroker, topic: str) -> None:
         self.running = running
@@ -248,7 +248,7 @@ def test_sink_fills_a_topic_that_is_made_anew_at_any_moment(
 
         replaced.make_anew()  # while nothing comes
         replaced.wait_equal()
-        assert f"sink out does not write: topic '{topic}' was deleted and made anew" in running.said[0]
+        assert f"sink out does not write: topic '{topic}' was deleted and created again" in running.said[0]
         assert running.said[1] == f"sink out writes to topic '{topic}' again"
         replaced.make_anew()
         replaced.batch()  # before or after the sink has looked

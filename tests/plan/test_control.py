@@ -171,7 +171,7 @@ REJECTIONS = [
     pytest.param(b"", "an empty message", "send a JSON object", id="empty"),
     pytest.param(b" \n", "an empty message", "send a JSON object", id="blank"),
     pytest.param(b"\xff\xfe{", "not UTF-8 at byte 0", "encoded as UTF-8", id="not UTF-8"),
-    pytest.param("\ud800", "not UTF-8", "encoded as UTF-8", id="half a character"),
+    pytest.param("\ud800", "not UTF-8", "encoded as UTF-8", id="half of a surrogate pair"),
     pytest.param(
         b'{"a": 1,}',
         "not valid JSON at line 1 column 8 (near '{\"a\": 1,}'): trailing comma is not allowed",
@@ -205,7 +205,7 @@ REJECTIONS = [
     pytest.param(b'{"usersTopic": ".."}', "'..' is not a Kafka topic name", "", id="topic dots"),
     pytest.param(b'{"usersTopic": "a/b"}', "'a/b' is not a Kafka topic name", "", id="topic slash"),
     pytest.param(b'{"usersTopic": "\xc3\xbc"}', "'ü' is not a Kafka topic name", "", id="topic umlaut"),
-    pytest.param(b'{"usersTopic": "\\ud800"}', r"'\ud800' is not a Kafka", "", id="topic half a character"),
+    pytest.param(b'{"usersTopic": "\\ud800"}', r"'\ud800' is not a Kafka", "", id="topic half of a surrogate pair"),
     pytest.param(b'{"usersTopic": "%s"}' % (b"t" * 250), "is not a Kafka topic name", "", id="topic too long"),
     pytest.param(
         b'{"joinType": "outer space"}',
@@ -220,7 +220,7 @@ REJECTIONS = [
     pytest.param(b'{"start": {"timestamp": "9999-12-31T23:59:59-12:00"}}', "start: ", "", id="start past the end"),
     pytest.param(b'{"start": {}}', "start: unknown start", "", id="start empty object"),
     pytest.param(b'{"requestId": true}', "requestId: true", "a string or a number", id="request id boolean"),
-    pytest.param(b'{"requestId": "\\udc00"}', "requestId: half a character", "", id="request id half"),
+    pytest.param(b'{"requestId": "\\udc00"}', "requestId: half of a surrogate pair", "", id="request id half"),
     pytest.param(b'{"expectedGeneration": -1}', "-1 is not a generation", "0 or more", id="generation -1"),
     pytest.param(b'{"expectedGeneration": true}', "True is not a generation", "", id="generation boolean"),
     pytest.param(b'{"expectedGeneration": 1.5}', "1.5 is not a generation", "", id="generation fraction"),

@@ -72,9 +72,9 @@ def test_offsets_of_one_topic() -> None:
 @pytest.mark.parametrize(
     ("lost", "parts"),
     [
-        (Lost("t", 1, 10, 25), ["topic 't' partition 1", "lost offsets 10 to 24", "goes on at 25", "raise"]),
+        (Lost("t", 1, 10, 25), ["topic 't' partition 1", "lost offsets 10 to 24", "continues at 25", "raise"]),
         (Lost("t", 0, 10, None), ["topic 't' partition 0 is gone", "up to offset 10"]),
-        (Lost("t", 0, 10, 4), ["made anew", "up to offset 10", "ends at 4", "again from its start"]),
+        (Lost("t", 0, 10, 4), ["created again", "up to offset 10", "ends at 4", "again from its start"]),
     ],
 )
 def test_lost_says_where_what_and_what_next(lost: Lost, parts: list[str]) -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
 import report
 import usage_table
 from processors import JVM, KINDS, OTHER, PYTHON, WORKERS, Snapshot, snapshot, used
+
+ROOT = Path(__file__).parent.parent
+RESULTS = json.loads((ROOT / "bench" / "results.json").read_text(encoding="utf-8"))
 
 BUSY = "import time\nwhile time.process_time() < {seconds}: pass\n"
 ENDS_A_CHILD = f"""
@@ -136,3 +143,41 @@ def test_the_table_of_processor_seconds_has_medians_of_all_runs() -> None:
         "other threads": "1.00",
         "Python": "2.00",
     }
+
+
+def marked(page: str) -> str:
+    """What a page has between its marks of the bench."""
+    [found] = re.findall(
+        r"<!-- bench -->\n(.*?)\n<!-- /bench -->", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL
+    )
+    return str(found)
+
+
+def test_pages_have_the_tables_of_the_results() -> None:
+    assert marked("docs/topics/performance.md") == report.markdown(RESULTS)
+    assert report.headlines(RESULTS) in marked("README.md")
+
+
+def test_page_of_capacity_has_the_figures_of_the_results() -> None:
+    page = (ROOT / "docs" / "topics" / "capacity.md").read_text(encoding="utf-8")
+    assert [text for text in capacity_figures(RESULTS["measures"]) if text not in page] == []
+
+
+def capacity_figures(measures: report.Results) -> Iterator[str]:
+    """The figures of the page, as its tables write them."""
+    catch_up, cluster, viewers = measures["catch-up"], measures["cluster"], measures["viewers"]["viewers"]
+    for way in ("cold", "warm"):
+        seconds = round(statistics.median(catch_up["variants"]["1 record a key"][f"Turnout {way}"]), 1)
+        yield f"| {seconds} s: {round(2 * catch_up['records'] / seconds, -3):,.0f} records/s |"
+    yield f"| {statistics.median(catch_up['memory_mb']['Turnout']):,.0f} MB; "
+    yield f"| {statistics.median(cluster['seconds']['1']):.1f} s: "
+    for part in ("executors", "driver, JVM", "driver, store and server"):
+        means = [statistics.mean(run[part] for run in runs) for runs in cluster["cpu_seconds"].values()]
+        yield f"| {' | '.join(f'{mean:.1f} s' for mean in means)} |"
+    sustained = measures["sustained"]
+    yield f"{sustained['asked_per_second']:,} records/s: lag bounded, p99 {sustained['p99_ms'] / 1000:.1f} s"
+    fifty, most = (
+        next(one for one in viewers if one["viewers"] == count and not one["stalled"]) for count in (50, 200)
+    )
+    yield f"| 50: p99 {fifty['p99_ms'] / 1000:.2f} s; 200: p99 {most['p99_ms'] / 1000:.2f} s |"
+    yield f"| {(most['added_mb'] - viewers[0]['added_mb']) / most['viewers']:.2f} MB |"

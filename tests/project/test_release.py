@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -135,6 +136,22 @@ def test_server_asks_for_the_client_of_its_version() -> None:
     assert f"turnout-client=={server['version']}" in server["dependencies"]
     assert server["requires-python"] == project(PROJECT)["requires-python"]
     assert (PROJECT / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_all_packages_and_the_changelog_name_one_version() -> None:
+    packages = [
+        *ROOT.glob("clients/*/package.json"),
+        ROOT / "web/page/package.json",
+        *ROOT.glob("examples/*/package.json"),
+    ]
+    versions = {
+        str(path.relative_to(ROOT)): json.loads(path.read_text(encoding="utf-8"))["version"] for path in packages
+    }
+    assert len(versions) == 6 and versions == dict.fromkeys(versions, turnout.__version__)
+    released = re.findall(
+        r"^## (\d\S*) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert released[0] == turnout.__version__ == project(ROOT)["version"]
 
 
 def test_wheel_of_the_client_has_its_types_and_its_widgets(wheel: Path) -> None:

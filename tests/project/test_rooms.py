@@ -4,6 +4,7 @@ The Python client imports nothing of Turnout (`test_release.py`); the server tak
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,6 +138,12 @@ def test_modules_that_all_may_import_import_no_room() -> None:
 def test_every_room_is_in_the_list_and_the_top_is_small() -> None:
     assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(ROOMS)
     assert {path.stem for path in ROOT.glob("*.py")} == SHARED | ABOVE
+
+
+def test_page_of_the_architecture_has_the_same_list() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)/` \| .* \| ([a-z, ]+) \|$", page.partition("## Rooms")[2], re.MULTILINE)
+    assert {room: "" if names == "nothing of ours" else names.replace(",", "") for room, names in rows} == ROOMS
 
 
 def test_rooms_are_listed_from_below() -> None:

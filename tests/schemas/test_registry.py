@@ -46,7 +46,7 @@ def test_schema_that_is_not_there_is_none() -> None:
         (404, "<html>", "registry_unreachable", "answered 404 Not Found; check that it runs and schema_registry.url"),
         (404, {"error_code": 404}, "registry_unreachable", "answered 404"),
         (500, {"error_code": 50001}, "registry_unreachable", "answered 500 Internal Server Error"),
-        (200, {"id": 1}, "registry_unreachable", "gave an answer that is no schema"),
+        (200, {"id": 1}, "registry_unreachable", "gave an answer that is not a schema"),
         (200, "<html>", "registry_unreachable", "answered 200 OK"),
         (302, "", "registry_unreachable", "answered 302 Found"),
         (401, {"error_code": 401}, "registry_refused", "(401); check schema_registry.auth"),

@@ -114,7 +114,7 @@ def test_records_that_are_none_say_why() -> None:
         "not an Avro record",
         "schema 3 is PROTOBUF, not AVRO",
     ]
-    assert reasons[7].startswith("schema 4 is of no use: ") and "nope" in reasons[7]
+    assert reasons[7].startswith("schema 4 cannot be used: ") and "nope" in reasons[7]
     assert reasons[8:] == [f"schema {number} is not in the registry" for number in (9, 2**32 - 1)]
     # A second look, and then not again for a while.
     decoder.read(values)
@@ -150,7 +150,7 @@ def test_schema_that_refers_to_others_is_read_with_them() -> None:
     fastavro.parse_schema(inner, named)
     rows = decoder.read([encoded(outer, {"id": "a", "inner": {"x": 1}}, 1, named), b"\0\0\0\0\2"])
     assert rows.columns["inner"] == ['{"x":1}', None]
-    assert rows.faults[1] == [(None, "schema 2 is of no use: it refers to gone, which is not in the registry")]
+    assert rows.faults[1] == [(None, "schema 2 cannot be used: it refers to gone, which is not in the registry")]
 
 
 def test_record_that_is_nested_without_end_is_a_bad_one() -> None:
@@ -169,7 +169,7 @@ def test_array_of_nothing_is_of_no_use() -> None:
     schema = record(("id", "string"), ("a", ["null", {"type": "array", "items": "null"}]))
     decoder, _ = by_registry({1: avro(schema)}, id="string")
     [[(_, reason)]] = [fault or [] for fault in decoder.read([b"\0\0\0\0\1"]).faults]
-    assert reason == "schema 1 is of no use: it has an array of nothing, which can be of any length"
+    assert reason == "schema 1 cannot be used: it has an array of nothing, which can be of any length"
 
 
 PROTO = """
@@ -244,7 +244,7 @@ def test_protobuf_of_a_registry_is_read_by_the_message_that_records_name() -> No
     # What has no presence is there with its default.
     assert (rows.columns["userId"][5], rows.columns["age"][5], rows.columns["email"][5]) == ("", 0, None)
     [(_, reason)] = rows.faults[6] or []
-    assert reason.startswith("schema 2 is of no use: schema-2.proto:1:")
+    assert reason.startswith("schema 2 cannot be used: schema-2.proto:1:")
 
 
 def settings_of(folder: Path, **source: str) -> Settings:

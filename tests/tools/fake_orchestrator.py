@@ -106,7 +106,7 @@ class FakeOrchestrator:
 
     @property
     def explainer(self) -> Explainer:
-        raise TurnoutError("starting", "generation 1 has not been taken up yet", "try again in some seconds")
+        raise TurnoutError("starting", "generation 1 is not ready yet, or is gone", "try again in some seconds")
 
 
 class ApplyingOrchestrator(FakeOrchestrator):

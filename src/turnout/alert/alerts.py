@@ -85,7 +85,7 @@ class RunningAlert:
         except (TurnoutError, duckdb.Error) as error:
             known = error if isinstance(error, TurnoutError) else store_failed(error)
             if self.error is None and not is_store_failure(error):  # a store in trouble has its own words for it
-                self._say("WARNING", f"alert {name} cannot be looked at: {known}")
+                self._say("WARNING", f"alert {name} cannot be checked: {known}")
             self.error = known
             return
         self.error = None

@@ -35,10 +35,10 @@ def apply(
     """Apply a changed file while the server runs, and show what it changes.
 
     Sources, columns, views, sinks, alerts and limits; see docs/how-to/apply.md. The server reads the file: relative
-    paths start at the file that it was started with, and references such as `${NAME}` must be those of the file in
-    force. A change that needs a restart refuses the whole file, before anything is done. Exit code 1 when the outcome
-    is `rejected`, `failed` or `cancelled`. To a server without `access:` on this machine it sends the token that it
-    finds by `data_dir` of the file.
+    paths start at the file that it was started with, and references such as `${NAME}` must be those of the
+    current file. A file with a change that needs a restart is refused as a whole, before anything is done. Exit code 1
+    when the outcome is `rejected`, `failed` or `cancelled`. For a server on this machine without `access:`, the command
+    reads the token of the server from the `data_dir` of the file.
     """
     text = _read(Path(config))
     with options.connected(url, token or _local_token(Path(config), url)) as client:
@@ -73,7 +73,7 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError([f"{path}: cannot be read ({reason}); give the file by -c"]) from None
+        raise ConfigError([f"{path}: cannot be read ({reason}); give the file with -c"]) from None
 
 
 def _local_token(path: Path, url: str) -> str:

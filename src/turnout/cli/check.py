@@ -57,4 +57,4 @@ def _end(faults: int, warnings: int, config: str) -> Text:
         return output.cell(", ".join(filter(None, (told, warned))), "bold red")
     if warned:
         return output.cell(f"{warned}, no fault. Turnout can run: turnout run -c {config}", "bold yellow")
-    return output.cell(f"All well. Next: turnout run -c {config}", "bold green")
+    return output.cell(f"No faults. Next: turnout run -c {config}", "bold green")

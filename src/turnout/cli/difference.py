@@ -27,10 +27,15 @@ def difference(
     table: options.Table,
     before: Annotated[
         int | None,
-        typer.Option("--from", min=0, help="A generation.  [default: the one that is published]", show_default=False),
+        typer.Option(
+            "--from", min=0, help="The generation to compare.  [default: the published one]", show_default=False
+        ),
     ] = None,
     after: Annotated[
-        int | None, typer.Option("--to", min=0, help="Another.  [default: the candidate]", show_default=False)
+        int | None,
+        typer.Option(
+            "--to", min=0, help="The generation to compare it with.  [default: the candidate]", show_default=False
+        ),
     ] = None,
     where: options.Where = None,
     sort: options.Sort = "",

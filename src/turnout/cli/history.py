@@ -16,7 +16,7 @@ _TIMES = {"buildSeconds": "build", "catchUpSeconds": "catch-up", "publishSeconds
 def history(
     url: options.Url = options.DEFAULT_URL,
     token: options.Token = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many swaps to show, the newest.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest swaps to show.")] = 20,
     json: options.Json = False,
 ) -> None:
     """Show the swaps so far, newest last: what changed, who asked, how long it took, the outcome."""

@@ -58,8 +58,8 @@ Where = Annotated[
 
 
 _HINTS = {
-    "server_unreachable": "start a server (turnout run, turnout demo), or give its address by --url or TURNOUT_URL",
-    "unauthorized": "give the token by TURNOUT_TOKEN or --token",
+    "server_unreachable": "start a server (turnout run, turnout demo), or give its address with --url or TURNOUT_URL",
+    "unauthorized": "give the token with TURNOUT_TOKEN or --token",
     "bad_token": "check TURNOUT_TOKEN or --token",
 }
 """Hints that name commands and options, in the place of those for programs."""

@@ -67,7 +67,7 @@ def follow(client: Client, what: str, send: Callable[[], Json], *, as_json: bool
             return request.answer()
         except KeyboardInterrupt:
             if asked or not _wants_cancel(what):
-                print(f"the {what} goes on; turnout status shows it", file=sys.stderr)
+                print(f"the {what} continues; turnout status shows it", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
             asked = True
             client.cancel(wait=False)

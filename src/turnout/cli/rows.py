@@ -38,7 +38,7 @@ def rows(
     sort: options.Sort = "",
     columns: options.Columns = "",
     limit: Annotated[
-        int | None, typer.Option(min=0, help="The most rows.  [default: all of them]", show_default=False)
+        int | None, typer.Option(min=0, help="The most rows to print.  [default: all of them]", show_default=False)
     ] = None,
     form: Annotated[
         Literal["table", "csv", "json", "arrow", "parquet"],

@@ -56,13 +56,13 @@ def watch(
 
     Rows arrive over the live connection as they change. Changed cells and new rows stand out. The header has the
     generation, the version, the number of rows and the state of the connection; a swap only changes the header and the
-    rows. While the server is away the last rows stay, and it goes on when the server is back. Another size of the
-    terminal shows more or fewer rows. Ctrl-C ends it, with exit code 0; an unknown table, a wrong `--where` or a token
-    that is not taken end it with the server's error and exit code 1.
+    rows. While the server does not answer, the last rows stay; updates continue when it answers again. A larger
+    terminal shows more rows. Ctrl-C ends it, with exit code 0; an unknown table, a wrong `--where` or a refused token
+    end it with the server's error and exit code 1.
 
     Where the output is not a terminal, every change prints the window below the last one. With `--json` each changed
-    window is one line, in the shape of `GET /api/tables/{name}/rows`; one that did not change while the server was away
-    is not printed again.
+    window is one line, in the shape of `GET /api/tables/{name}/rows`; one that did not change while the server
+    did not answer is not printed again.
     """
     view: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
     try:

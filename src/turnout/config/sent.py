@@ -41,7 +41,7 @@ def _faults(document: Mapping[str, Any], known: FileOrigin) -> Faults:
         if node == at(known.document, path):
             continue
         if _is_reference(path, node):
-            what = "a reference (${NAME}, {env}, {file}, {command}) must be the one that the file in force has here"
+            what = "a reference (${NAME}, {env}, {file}, {command}) must be the same as in the current file"
             yield path, f"{what}; write the value itself, or {_ON_DISK}"
         elif is_path(path) and isinstance(node, str) and not _is_below(known.folder, node):
             what = "a path must lie below the folder of the file that the server was started with"
@@ -50,7 +50,8 @@ def _faults(document: Mapping[str, Any], known: FileOrigin) -> Faults:
             # A sender must not have secrets that only the server knows sent to an address of its own.
             headers = nodes(at(document, (*path[:3], "headers")))
             if any(_is_reference(path, value) or value == REDACTED for _, value in headers):
-                yield path, f"a new address gets no secret of the current file; write its headers out, or {_ON_DISK}"
+                what = "a new address gets no secret of the current file"
+                yield path, f"{what}; write its headers without references, or {_ON_DISK}"
 
 
 def _is_reference(path: SettingPath, node: Any) -> bool:

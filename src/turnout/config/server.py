@@ -41,8 +41,8 @@ class ServerSettings(Section):
     embed_origins: tuple[Origin, ...] = ()
     """Other sites whose pages may show a table or a chart in a frame (`/?embed=1`); see docs/how-to/page.md."""
     trusted_proxies: tuple[Network, ...] = ()
-    """Addresses or networks of proxies whose `X-Forwarded-For` is believed, such as `[127.0.0.1]`; of all others it is
-    not looked at."""
+    """Addresses or networks of proxies whose `X-Forwarded-For` is believed, such as `[127.0.0.1]`; from all others it
+    is ignored."""
     max_connections: Whole = Field(1000, ge=1)
     """Open sockets in all; further ones are refused, except probes."""
     max_connections_per_client: Whole = Field(500, ge=1)
@@ -58,8 +58,8 @@ class ServerSettings(Section):
     max_reads_per_client: Whole = Field(4, ge=1)
     """Reads at once for one client; a client that has read for long gets one at a time, with pauses."""
     query_timeout_seconds: Seconds = Field(30.0, gt=0)
-    """A read that takes longer is ended, with the error `query_timeout`; so is a SELECT that waits longer for its
-    place, which is not counted in the time of the read."""
+    """A read that takes longer is ended, with the error `query_timeout`; so is a SELECT that waits longer to
+    begin. The wait does not count as time of the read."""
     max_answer_megabytes: Whole = Field(64, ge=1)
     """Size of one JSON answer or one live window; files may be of any size."""
     sql_memory_limit: MemorySize = "512MB"
@@ -82,7 +82,7 @@ class TokenSettings(Section):
     """One token, here or in a file, and what its bearer may do."""
 
     name: NonEmpty
-    """The name of its owner, the `requester` of the history; not `topic` or `configuration`."""
+    """The name of its owner, shown as `requester` in the history; not `topic` or `configuration`."""
     role: Role
     """`viewer` reads, `operator` also swaps and applies; see docs/how-to/access.md#who-may-do-what."""
     token: SecretStr | None = None
@@ -108,7 +108,7 @@ class OidcSettings(Section):
     issuer: Annotated[str, url("https://login.example.com/realms/main", "client_id and client_secret")]
     """The issuer's URL, as its tokens and its discovery document write it; `https`, or `http` on this machine."""
     client_id: NonEmpty
-    """The client id of this server at the issuer; tokens must be for it."""
+    """The client id of this server at the issuer; it must be the audience of tokens."""
     client_secret: SecretStr
     """Its secret, such as `"${NAME}"` or `{file: PATH}`."""
     roles: RoleSettings
@@ -158,8 +158,8 @@ class AccessSettings(Section):
     oidc: OidcSettings | None = None
     """The OpenID provider by which people sign in; see docs/how-to/login.md."""
     sql: Annotated[SqlAccess, _off] = SqlAccess.OPERATOR
-    """Whose SELECTs are run: an `operator`'s, a `viewer`'s too, or nobody's (`off`). Without `access`, those from this
-    machine are; see docs/how-to/ask.md."""
+    """Who may run SELECTs: only an `operator`, a `viewer` too, or nobody (`off`). Without `access`, everybody on this
+    machine may; see docs/how-to/ask.md."""
     apply: Annotated[ApplyAccess, _off] = ApplyAccess.TABLES
     """What operators may change by `turnout apply`: `tables` (sources, columns, views by joins, sinks, alerts, limits),
     `all` (also `sql` of views, webhooks of alerts, and `control.topics`), or nothing (`off`); see

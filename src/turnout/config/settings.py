@@ -97,9 +97,9 @@ class ControlSettings(Section):
     ack_topic: Topic | None = None
     """The topic that gets the outcome of each control message."""
     topics: Annotated[tuple[TopicPattern, ...], BeforeValidator(several)] = ()
-    """Patterns (`*` any characters, `?` one) of topics that messages may name, besides those of the file; none: all. In
-    any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, the topic of a sink or an
-    alert, or a topic whose name begins with `__`. It limits messages, not files that are applied. Default: none."""
+    """Patterns (`*` any characters, `?` one) of topics that messages may name, besides those of the file; without it,
+    all. In any case no source may read the control topic, `control.ack_topic`, `dead_letter_topic`, the topic of a sink
+    or an alert, or a topic whose name begins with `__`. This limits messages, not applied files. Default: none."""
     kafka: KafkaSettings | None = None
     """The cluster of the control topic, or its credentials, where they differ. Default: as `kafka`."""
 
@@ -230,7 +230,7 @@ class SinkSettings(Section):
     delivery: Delivery = Delivery.EXACTLY_ONCE
     """`exactly_once` in Kafka's transactions, or `at_least_once` without them."""
     max_waiting_rows: Whole = Field(200_000, ge=1)
-    """How many changed rows are kept for a sink that is behind; beyond, it writes the difference between topic and
+    """How many changed rows are kept for a sink that is behind; beyond that, it writes the difference between topic and
     table."""
 
 
@@ -348,8 +348,8 @@ class StoreSettings(Section):
     bad_rows: Whole = Field(100_000, ge=1)
     """How many rows of `bad_records` each generation keeps, the newest."""
     keep_days: Annotated[float, BeforeValidator(number), Field(gt=0, le=36_500)] | None = None
-    """Rows of `orchestrator_logs`, `control_raw` and `swaps` that are older go too. A control message is as old as its
-    arrival. Followers see all of this as deletes."""
+    """Rows of `orchestrator_logs`, `control_raw` and `swaps` that are older are removed too. The age of a control
+    message counts from its arrival. Followers see all of this as deletes."""
 
 
 class LogSettings(Section):
@@ -413,7 +413,7 @@ class Settings(Section):
     sinks: dict[str, SinkSettings] = Field(default_factory=dict)
     """The tables that are written to topics, each under a name that you choose; see docs/how-to/sinks.md."""
     alerts: dict[str, AlertSettings] = Field(default_factory=dict)
-    """The rows that are told when they come to fulfil a condition, each under a name that you choose; see
+    """The conditions that send an event when a row begins to fulfil them, each under a name that you choose; see
     docs/how-to/alerts.md."""
     start: StartAt = Field(default_factory=Start)
     """Where a generation starts to read: `latest`, `earliest`, or `{timestamp: 2026-01-01T00:00:00Z}` (UTC unless it

@@ -101,7 +101,7 @@ def _evidence(
     if column.name in example.keyed_by:
         yield "Kafka's key"
     if not column.exact:
-        yield "no field is exact enough for a key, so its text is it"
+        yield "no field is exact enough for a key, so this one is used as text"
     near = [one.name for one in rest if _is_id(one.name, example.topic) or one.name in example.keyed_by]
     if near:
         yield f"or: {', '.join(near[:3])}"

@@ -149,7 +149,7 @@ def _usable(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[li
     taken: dict[str, str] = {}
     for name in sorted(names, key=lambda name: -counts[name]):
         if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
-            left_out[name[:LONGEST_NAME]] = "is no name of a column"
+            left_out[name[:LONGEST_NAME]] = "is not a column name"
         elif name.startswith("_"):
             left_out[name] = "names with _ in front are Turnout's own"
         elif name.lower() in taken:

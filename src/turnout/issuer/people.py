@@ -76,9 +76,9 @@ def _role(claims: Claims, roles: RoleSettings) -> Role:
     elif set(values) & set(roles.viewer):
         return Role.VIEWER
     else:
-        reason = f"nothing in the claim '{roles.claim}' gives a role here"
-    hint = "whoever runs this server says at access.oidc.roles which values do; whoever runs the issuer gives them"
-    raise TurnoutError("forbidden", f"you are known, but have no role: {reason}", hint)
+        reason = f"no value of the claim '{roles.claim}' gives a role"
+    hint = "access.oidc.roles of this server says which values do; the issuer gives people these values"
+    raise TurnoutError("forbidden", f"you are signed in, but have no role: {reason}", hint)
 
 
 def _plain(text: str) -> str:

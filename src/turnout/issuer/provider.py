@@ -105,7 +105,7 @@ class IdentityProvider:
             issuer = self.settings.issuer
             metadata = await self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
             if metadata.get("issuer") != issuer:
-                raise self._unusable(f"calls itself {describe(metadata.get('issuer'))}; write access.oidc.issuer so")
+                raise self._unusable(f"calls itself {describe(metadata.get('issuer'))}; set access.oidc.issuer to that")
             for name in _ENDPOINTS:
                 if not is_protected(str(metadata.get(name))):
                     raise self._unusable(f"has no {name} that can be used, got {describe(metadata.get(name))}")

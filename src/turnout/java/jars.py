@@ -199,7 +199,7 @@ def _download(client: httpx.Client, base: str, jar: Jar, file: Path, advance: Ad
         try:
             whole = _transfer(client, f"{base}/{jar.path}", jar, part, advance, stop)
         except httpx.InvalidURL as error:
-            raise _unavailable("jars_unreachable", f"{_without_user(base)} is no usable address: {error}") from error
+            raise _unavailable("jars_unreachable", f"{_without_user(base)} is not a usable address: {error}") from error
         except httpx.HTTPStatusError as error:
             if error.response.status_code < 500 or last:
                 answer = f"{error.response.status_code} {error.response.reason_phrase}".strip()

@@ -158,7 +158,9 @@ class ControlReader:
     def _present(self, found: TopicDescription) -> None:
         topic_id = str(found.topic_id)
         if self._topic_id not in (None, topic_id):
-            self._say(self._warn, f"control topic {self._topic!r} was made anew; it is read from its earliest record")
+            self._say(
+                self._warn, f"control topic {self._topic!r} was created again; it is read from its earliest record"
+            )
             self._next.clear()
             self._assigned.clear()
         self._topic_id = topic_id
@@ -198,11 +200,15 @@ class ControlReader:
         wanted = self._next.get(partition)
         if wanted is None or low <= wanted <= end:
             return low if wanted is None else wanted
-        what = f"offsets {wanted} to {low - 1} are lost (retention)" if wanted < low else "it was cut or made anew"
+        what = (
+            f"offsets {wanted} to {low - 1} are lost (retention)"
+            if wanted < low
+            else "it was truncated or created again"
+        )
         self._say(
             self._warn,
             f"control topic {self._topic!r} partition {partition} was read up to offset {wanted}, "
-            f"and now holds {low} to {end}: {what}; reading goes on at {low}",
+            f"and now holds {low} to {end}: {what}; reading continues at {low}",
         )
         return low
 
@@ -216,7 +222,7 @@ class ControlReader:
         self._report(
             "absent",
             f"control topic {self._topic!r} does not exist on Kafka at {self._kafka.bootstrap_servers}, so no control "
-            f"message comes from Kafka; create it, or set control.topic; it is read as soon as it is there",
+            f"message comes from Kafka; create it, or set control.topic; it is read as soon as it exists",
         )
 
     def _refused(self, error: KafkaError) -> None:
@@ -322,7 +328,7 @@ class ControlReader:
         self._report(
             "unpacked",
             f"control topic {self._topic!r} partition {partition}: {reason(first, first + 1)}; "
-            f"after {UNPACK_TRIES} tries it is rejected, and reading goes on behind it",
+            f"after {UNPACK_TRIES} tries it is rejected, and reading continues after it",
         )
         self._unpack_tries[partition] = self._unpack_tries.get(partition, 0) + 1
         if self._unpack_tries[partition] < UNPACK_TRIES:

@@ -39,7 +39,7 @@ class Cause:
 CREDENTIALS = Cause(
     "wrong_credentials",
     "the broker refused the user name or the password",
-    "correct auth.username and auth.password, and see that auth.mechanism is the user's",
+    "correct auth.username and auth.password, and check that auth.mechanism is that of the user",
 )
 TOKEN_REFUSED = Cause(
     "token_refused_by_broker",
@@ -69,7 +69,7 @@ WRONG_NAME = Cause(
 NO_SUCH_NAME = Cause(
     "name_not_resolved",
     "the name of the broker is not known",
-    "correct bootstrap_servers, or see that this machine can look up names of that network",
+    "correct bootstrap_servers, or check that this machine can look up names of that network",
 )
 NOT_RUNNING = Cause(
     "connection_refused",
@@ -84,7 +84,7 @@ TOPIC_DENIED = Cause(
 GROUP_DENIED = Cause(
     "group_denied",
     "the consumer group may not be used with Turnout's Kafka identity",
-    "Turnout joins no group, so nothing is lost; grant Read on the group to end the broker's complaints",
+    "Turnout joins no group, so nothing is lost; grant Read on the group to end the broker's warnings",
 )
 
 NOT_BY_WAITING = (CLIENT_CERTIFICATE, EXPIRED, UNTRUSTED, WRONG_NAME)
@@ -165,7 +165,7 @@ def _walk_to(host: str, port: int, auth: AuthSettings | None) -> Cause | None:
         link = socket.create_connection((host, port), SECONDS)
     except TimeoutError:
         return Cause(
-            "no_answer", f"{host}:{port} does not answer", "see that firewalls and proxies let this machine through"
+            "no_answer", f"{host}:{port} does not answer", "check that firewalls and proxies let this machine through"
         )
     except OSError as error:
         return replace(NOT_RUNNING, text=f"nothing listens at {host}:{port} ({error.strerror or type(error).__name__})")
@@ -271,7 +271,7 @@ def _endpoint_down(where: str, error: BaseException) -> Cause:
     return Cause(
         "token_endpoint_down",
         f"{where} cannot be reached ({_reason(error)})",
-        "see that it runs and that this machine may reach it, or correct auth.oauth.token_endpoint",
+        "check that it runs and that this machine may reach it, or correct auth.oauth.token_endpoint",
     )
 
 

@@ -28,7 +28,7 @@ def create_topic(kafka: KafkaSettings, name: str, partitions: int, *, compact: b
             TopicAdmin(kafka, "settings", TIMEOUT_SECONDS).create(name, partitions, config)
         except KafkaException as exception:
             text = f"Kafka does not create topic {name!r} ({describe(exception.args[0])})"
-            hint = "give Turnout's Kafka identity the right to create topics, or ask who has it"
+            hint = "give Turnout's Kafka identity the right to create topics, or ask somebody who has it"
             raise TurnoutError("topic_refused", text, hint) from None
         _wait_for_leaders(topics, name)
 

@@ -209,7 +209,7 @@ def _refused(fault: str, hint: str) -> PydanticCustomError:
 
 
 def _absent(value: object) -> None:
-    raise _refused("is not taken here", "leave FIELD out")
+    raise _refused("is not accepted here", "leave FIELD out")
 
 
 _ABSENT = _optional(_absent)
@@ -277,7 +277,7 @@ def _request_id(value: object) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not _is_text(value):
-        what = "half a character" if isinstance(value, str) else _json_type(value)
+        what = "half of a surrogate pair" if isinstance(value, str) else _json_type(value)
         raise _refused(f"{what} instead of a string", "send FIELD as a string or a number")
     if len(value) > MAX_REQUEST_ID:
         limit = f"send a FIELD of {MAX_REQUEST_ID} characters at most"

@@ -110,14 +110,15 @@ class Lost:
         if self.end is None:
             return (
                 f"{place} is gone (deleted); it was read up to offset {self.start}, "
-                f"what came after is lost; reading goes on"
+                f"what came after is lost; reading continues"
             )
         if self.end < self.start:
             return (
-                f"{place} was deleted and made anew: it was read up to offset {self.start}, and now ends at "
-                f"{self.end}; what came after {self.start - 1} before that is lost; it is read again from its start"
+                f"{place} was deleted and created again: it was read up to offset {self.start}, and now ends at "
+                f"{self.end}; records after offset {self.start - 1} that were not read are lost; "
+                f"it is read again from its start"
             )
         return (
             f"{place} lost offsets {self.start} to {self.end - 1} before they were read (retention); "
-            f"reading goes on at {self.end}; raise the topic's retention to prevent this"
+            f"reading continues at {self.end}; raise the topic's retention to prevent this"
         )

@@ -268,7 +268,7 @@ def _terms_of_text(text: str) -> Iterator[Term]:
         try:
             items = orjson.loads(text)
         except (orjson.JSONDecodeError, UnicodeEncodeError) as error:
-            raise _bad(f"where: begins like a JSON list but is none: {error}") from error
+            raise _bad(f"where: begins like a JSON list but is not one: {error}") from error
         if any(not isinstance(item, dict) for item in items):
             raise _bad("where: a JSON list holds objects with column, op and value")
         yield from parse_terms(items)
@@ -344,7 +344,7 @@ def _read_value(pattern: re.Pattern[str], text: str, position: int, column: str)
             f'for an empty text write {column} = "", for none {column} is null',
         )
     if value[0] in "\"'`":
-        raise _bad(f"where: the quoted in {show(value)} is never closed")
+        raise _bad(f"where: the quotes in {show(value)} are never closed")
     if value[0] in "=<>!":
         raise _bad(
             f"where: unknown operator before {show(value)}",

@@ -88,7 +88,7 @@ def _server(settings: ServerSettings) -> Finding:
     except OSError as error:
         with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError):
             if httpx.get(f"http://{address}/healthz", timeout=_ANSWER_SECONDS).json() == {"status": "ok"}:
-                return Finding("server", "warning", f"{address}: a Turnout answers there already", "end it before")
+                return Finding("server", "warning", f"{address}: a Turnout answers there already", "stop it first")
         hint = "end the program that uses it, or give another server.port (0 takes a free one)"
         return Finding("server", "fault", f"{address}: {os.strerror(error.errno or 0)}", hint)
     return Finding("server", "ok", f"{address} is free")

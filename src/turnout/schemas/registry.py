@@ -89,7 +89,7 @@ class SchemaRegistry:
             ]
             kind, text = str(answer.get("schemaType") or "AVRO").upper(), str(answer["schema"])
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise self._unusable("gave an answer that is no schema") from None
+            raise self._unusable("gave an answer that is not a schema") from None
         # A schema that others refer to may have been deleted since; readers still need it.
         found = [(name, self._schema(f"{place}?deleted=true")) for name, place in references]
         there = tuple((name, schema) for name, schema in found if schema is not None)
@@ -166,7 +166,7 @@ class SchemaRegistry:
         except (httpx.HTTPError, OSError) as error:
             raise self._no_token(oauth, f"cannot be reached: {error or type(error).__name__}") from error
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise self._no_token(oauth, "gave an answer that is no token") from None
+            raise self._no_token(oauth, "gave an answer that is not a token") from None
         if not token:
             raise self._no_token(oauth, f"answered {response.status_code} {answer.get('error', '')}".rstrip())
         with self._lock:
@@ -183,4 +183,4 @@ class SchemaRegistry:
 
 
 def _failed(code: str, message: str, hint: str) -> TurnoutError:
-    return TurnoutError(code=code, message=message, hint=f"{hint}; no record is passed over meanwhile", status=503)
+    return TurnoutError(code=code, message=message, hint=f"{hint}; no record is skipped meanwhile", status=503)

@@ -115,7 +115,7 @@ def definition_of(form: Format, number: int, schema: RegisteredSchema | None) ->
             definition = (*(one.text for _, one in dict(schema.all()).items()), schema.text)
         open_reader(form.value, definition, ())
     except ValueError as error:
-        raise ValueError(f"schema {number} is of no use: {error}") from None
+        raise ValueError(f"schema {number} cannot be used: {error}") from None
     return definition
 
 
@@ -125,7 +125,7 @@ def compiled(files: Mapping[str, str], main: str) -> bytes:
         for name, text in files.items():
             place = (Path(folder) / name).resolve()
             if not place.is_relative_to(Path(folder).resolve()):
-                raise ValueError(f"{name!r} is no name of a file")
+                raise ValueError(f"{name!r} is not a file name")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(text, encoding="utf-8")
         out = Path(folder) / "descriptors"
@@ -195,7 +195,7 @@ def _without_content(error: ValueError) -> str:
     """The fault of a schema file without words of the file: any file may be named as one."""
     cause = error.__cause__
     if cause is not None and not isinstance(cause, json.JSONDecodeError):
-        return f"it is no schema ({type(cause).__name__})"
+        return f"it is not a schema ({type(cause).__name__})"
     return re.sub(r'"[^"]*"', '"..."', str(error))
 
 

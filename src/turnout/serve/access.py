@@ -184,9 +184,11 @@ class Access:
         steers = scope["type"] == "http" and scope["method"] not in _READING and scope["path"] not in _FOR_VIEWERS
         self._count(self._controls if steers else self._reads, scope, identity)
         if identity is None:
-            raise _unauthorized("this server wants a token" if self.login is None else "this server wants a sign-in")
+            raise _unauthorized(
+                "this server requires a token" if self.login is None else "this server requires a sign-in"
+            )
         if steers and identity.role is not Role.OPERATOR:
-            raise _only_looks(identity, "viewers may look, not change anything")
+            raise _only_looks(identity, "viewers may read, but not change anything")
         return identity
 
     def check_mcp(self, level: McpAccess = McpAccess.READ) -> None:

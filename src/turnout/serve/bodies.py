@@ -27,7 +27,7 @@ async def read_body(request: Request, most: int, smaller: str, kinds: Sequence[s
     if kind not in ("", *kinds):
         raise TurnoutError(
             "unsupported_media_type",
-            f"Content-Type: {show(kind)} is not taken here",
+            f"Content-Type: {show(kind)} is not accepted here",
             f"send {'JSON' if kinds is JSON_KINDS else 'YAML'}, with Content-Type: {kinds[0]}",
         )
     length = request.headers.get("content-length", "")

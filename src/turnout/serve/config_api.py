@@ -43,14 +43,14 @@ class ConfigApi:
 
     @Call("/api/config", YAML, errors=("forbidden",))
     async def read_config(self, request: Request) -> Response:
-        """The file in force, secrets as ***; for operators."""
+        """The current configuration file, with secrets as ***; for operators."""
         check_operator(request.scope, _MAY_NOT)
         text = file_text(self._configuration.settings)
         return Response(text, media_type=YAML, headers={"Cache-Control": "no-store"})
 
     @Call("/api/config/history", ConfigHistory, errors=(*READING, "forbidden"))
     async def read_config_history(self, request: Request) -> Response:
-        """The files that were in force, newest first: who, when, and what differed; for operators."""
+        """The configuration files so far, newest first: who applied each, when, and what it changed; for operators."""
         check_operator(request.scope, _MAY_NOT)
         versions = await self._answers.read(request, lambda store: config_history.entries(store))
         return json_response({"history": [version.as_json() for version in versions]})
@@ -67,7 +67,7 @@ class ConfigApi:
         method="PUT",
     )
     async def apply_config(self, request: Request) -> Response:
-        """Apply another file. A change that needs a restart refuses it whole; with dryRun nothing is changed."""
+        """Apply another file, as a whole or not at all; refused if a change needs a restart. dryRun changes nothing."""
         self._check(request.scope)
         query = request.query_params
         body = await read_body(request, MAX_MESSAGE_BYTES, _SMALLER, YAML_KINDS)
@@ -109,5 +109,7 @@ def _answered(answer: Reply, request_id: str | None) -> Response:
 
 def _request_id(text: str | None) -> str | None:
     if text is not None and len(text) > MAX_REQUEST_ID:
-        raise TurnoutError("bad_parameter", f"requestId: {len(text)} characters", f"at most {MAX_REQUEST_ID} are taken")
+        raise TurnoutError(
+            "bad_parameter", f"requestId: {len(text)} characters", f"at most {MAX_REQUEST_ID} are allowed"
+        )
     return text or None

@@ -33,7 +33,7 @@ class TopicList(Answer):
 
 
 class ExampleColumn(Answer):
-    """A column, its type, and what speaks for it."""
+    """A column, its type, and the evidence for it."""
 
     name: str
     type: str
@@ -41,7 +41,7 @@ class ExampleColumn(Answer):
 
 
 class Choice(Answer):
-    """The value of a setting, and what speaks for it."""
+    """The value of a setting, and the evidence for it."""
 
     value: str
     evidence: str
@@ -56,7 +56,7 @@ class Example(Answer):
     """A source for a topic, by its newest records."""
 
     topic: str
-    """The topic that was looked at."""
+    """The topic that was read."""
     source: str
     """A name for the source that no other has."""
     table: str
@@ -68,17 +68,17 @@ class Example(Answer):
     records: int
     """From its first record to its end; compaction leaves gaps."""
     looked: int
-    """How many of the newest were looked at."""
+    """How many of the newest were read."""
     tombstones: int
     """How many of those have no value."""
     columns: list[ExampleColumn]
-    """Columns, their types, and what speaks for each."""
+    """Columns, their types, and the evidence for each."""
     leftOut: list[LeftOut]  # noqa: N815 - the names of the wire
     """Fields that cannot be columns, and why."""
     key: Choice
-    """The likely key, and what speaks for it."""
+    """The likely key, and the evidence for it."""
     rows: Choice
-    """`all` or `latest`, and what speaks for it."""
+    """`all` or `latest`, and the evidence for it."""
     views: list[str]
     """Names for views that join it with sources of the same key."""
     yaml: str
@@ -95,7 +95,7 @@ class ExampleApi:
 
     @Call("/api/topics", TopicList, errors=(*READING, *_KAFKA))
     async def list_topics(self, request: Request) -> Response:
-        """The topics to choose from, without Kafka's own (`__...`), and those of sources, which are all for viewers."""
+        """The topics of Kafka, without its own (`__...`), and the topics of sources; viewers get the latter alone."""
         with anyio.move_on_after(_LISTING_SECONDS):
             names = await self._listing.run(self._services.orchestrator.topics)
             status = await self._listing.run(self._services.orchestrator.status)
@@ -117,7 +117,7 @@ class ExampleApi:
     )
     async def read_example(self, request: Request) -> Response:
         """Columns, a likely key and YAML for a topic, by its newest records; for operators."""
-        check_operator(request.scope, "viewers may not look at topics that are no sources")
+        check_operator(request.scope, "viewers may not read topics that are not sources")
         topic, records = _topic(request.path_params["topic"]), records_of(request.query_params)
         with anyio.move_on_after(_LOOKING_SECONDS):
             found = await self._looking.run(lambda: self._services.orchestrator.example(topic, records))

@@ -51,7 +51,7 @@ class LoginApi:
 
     @Call("/api/me", WhoAmI)
     async def me(self, request: Request) -> Response:
-        """Who the server takes the sender for: name, role, and by what."""
+        """Who the sender is to this server: name, role, and how it is known."""
         identity = identity_of(request.scope)
         person = identity.person
         by = "session" if identity.session else "issuer" if person else "token" if self._access.wants_token else "none"

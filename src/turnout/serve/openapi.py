@@ -40,7 +40,8 @@ def document(
         "info": {
             "title": "Turnout",
             "version": __version__,
-            "description": "Live tables, joined from Kafka topics. Every error has one shape. "
+            "description": "Live tables, joined from Kafka topics. "
+            "Every error has one shape; docs/reference/errors.md lists the codes. "
             "Rows as they change come from the WebSocket /api/live, which is described in docs/reference/live.md.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

@@ -88,7 +88,7 @@ class Origins:
         if origin is None or not _is_own(origin, headers):
             raise TurnoutError(
                 "foreign_origin",
-                "a session counts for the server's own page alone" + (f", not for {show(origin)}" if origin else ""),
+                "a session is valid for the server's own page only" + (f", not for {show(origin)}" if origin else ""),
                 "other pages and programs send a token",
             )
 

@@ -65,7 +65,7 @@ OF_SUMMARIES = (
         "by",
         _TEXTS,
         "Up to three columns. `age:10` makes bins of a number, `ts:1m` of a time (`s`, `m`, `h`, `d`; a `date` has "
-        "whole days); a bin is told by its lower end. `_time` is the time of a row's Kafka record, in tables of "
+        "whole days); a bin is named by its lower end. `_time` is the time of a row's Kafka record, in tables of "
         "sources. Default: one group of all rows.",
     ),
     Parameter(
@@ -95,17 +95,19 @@ OF_WHY = (
     Parameter("row", {"type": "string"}, "The id of the row, as `WS /api/live` has it (`ids`) and a sink (`id`)."),
     Parameter("key", {"type": "string"}, "A key: its rows, ten at most, or its records where it has none."),
     Parameter(
-        "topic", {"type": "string"}, "With `partition` and `offset`, in place of the two: a row of `bad_records`."
+        "topic",
+        {"type": "string"},
+        "With `partition` and `offset`, instead of `row` and `key`: a row of `bad_records`.",
     ),
     Parameter("partition", _WHOLE, "See `topic`."),
     Parameter("offset", _WHOLE, "See `topic`."),
 )
-OF_MESSAGES = (Parameter("wait", _FLAG, "`false`: answer 202 as soon as the message is kept. Default: `true`."),)
+OF_MESSAGES = (Parameter("wait", _FLAG, "`false`: answer 202 as soon as the message is stored. Default: `true`."),)
 OF_APPLIES = (
     Parameter("dryRun", _FLAG, "`true`: say what would change, and change nothing. Default: `false`."),
     *OF_MESSAGES,
     Parameter("requestId", {"type": "string"}, "A name for this request, which is shown with its outcome."),
-    Parameter("expectedGeneration", _WHOLE, "Only while this generation is published."),
+    Parameter("expectedGeneration", _WHOLE, "Act only if this generation is published."),
     Parameter("force", _FLAG, "`true`: ignore `swap.guards`. Default: `false`."),
 )
 

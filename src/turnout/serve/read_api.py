@@ -133,7 +133,7 @@ class Api:
 
     @Call("/api/status", schemas.Status, errors=READING)
     async def read_status(self, request: Request) -> Response:
-        """The status row, and more about now."""
+        """The status row, with progress, lag and other details of now."""
         return json_response(await self._answers.read(request, self._services.status))
 
     @Call("/healthz", schemas.Alive)
@@ -143,7 +143,7 @@ class Api:
 
     @Call("/readyz", schemas.Ready, errors=("building", *(subject.value[0] for subject in Subject)))
     async def is_ready(self, request: Request) -> Response:
-        """200 when viewers can be sent here, else 503; the reason too where a token comes along, or none is needed."""
+        """200 when the server is ready for viewers, else 503; with the reason where the sender may read."""
         found = await self._probes.run(self._services.orchestrator.readiness)
         # A sender without a token gets no addresses, topics or errors.
         trusted = IDENTITY in request.scope

@@ -34,14 +34,14 @@ class SavedApi:
 
     @Call("/api/saved", SavedViews, errors=READING)
     async def list_saved(self, request: Request) -> Response:
-        """The views that operators keep."""
+        """The views that operators have saved."""
         found = await self._answers.read(request, list_saved)
         body = json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
         return Response(body, media_type="application/json", headers=_NOT_KEPT)
 
     @Call("/api/saved/{name}", SavedView, errors=(*READING, "not_found", "unknown_saved"))
     async def read_saved(self, request: Request) -> Response:
-        """One of the views that operators keep."""
+        """One of the views that operators have saved."""
         name = _name(request)
         view = await self._answers.read(request, lambda store: read_view(store, name))
         return Response(_named(name, view), media_type="application/json", headers=_NOT_KEPT)
@@ -54,7 +54,7 @@ class SavedApi:
         method="PUT",
     )
     async def save(self, request: Request) -> Response:
-        """Keep a view under a name, in place of the one before; answers it as it is listed."""
+        """Save a view under a name, in place of one that has it; answers it as it is listed."""
         name = _name(request)
         body = await bodies.read_body(request, MAX_VIEW_BYTES, _SMALLER)
         # Written by the type itself: a value to compare with may be a number of any size.

@@ -44,7 +44,7 @@ class SavedBody(Body):
     """A table with a filter, a sort, columns and a chart, or a SELECT; the chart is the page's own business."""
 
     table: Text
-    """The table; nobody looks whether it is there, as it may come with the next swap. Empty beside `sql`."""
+    """The table. It need not exist: it may come with the next swap. Empty beside `sql`."""
     sql: Text | None = None
     """One SELECT, which is shown instead of the table. It is run with the rights of whoever opens it."""
     where: Where = ""
@@ -54,7 +54,7 @@ class SavedBody(Body):
     columns: list[Text] | None = Field(None, max_length=1_000)
     """As for rows, as a list."""
     chart: dict[str, Any] | None = None
-    """Any JSON object: the page's own business."""
+    """Any JSON object, for the page."""
 
 
 class WhoAmI(Answer):
@@ -181,7 +181,7 @@ class SinkEntry(Answer):
     error: str | None
     """Why it does not write, and what to do."""
     generation: int
-    """What its topic folds to, with `version`."""
+    """With `version`: the position of the table that its topic holds."""
     version: int
     records: int
     """Records that it has written since the process started."""
@@ -208,7 +208,7 @@ class AlertEntry(Answer):
     waiting: int | None
     """Events that are not delivered yet."""
     events: int
-    """Events since the process started, as are `delivered` and `dropped`."""
+    """Events since the process started, as `delivered` and `dropped` are counted."""
     delivered: int
     dropped: int
     """Events that were never delivered, because too many waited."""
@@ -247,7 +247,7 @@ class Status(Answer):
     records: int
     """Records that the published generation has read so far."""
     recordsPerSecond: float  # noqa: N815
-    """How many it reads now."""
+    """How many it reads in a second now."""
     progress: BuildProgress | None
     """A build under way, else null: `generation`, `state`, `plan`, `step` (`validating`, `reading`, `views`,
     `publishing`), `records` (stored), `recordsToRead` (when the build began), `lag` (left to read), `percent` (of the
@@ -255,7 +255,7 @@ class Status(Answer):
     candidate: CandidateEntry | None
     """The candidate, else null: `generation`, `plan`, `since`, `expiresAt`; see docs/how-to/review.md."""
     lingering: list[int]
-    """Generations that a rollback can still take at once."""
+    """Generations that a rollback can still publish at once."""
     sinks: list[SinkEntry]
     """The tables that are written to topics, and how far; see docs/how-to/sinks.md."""
     alerts: list[AlertEntry]

@@ -52,7 +52,7 @@ class WhyRecord(Answer):
     clipped: bool
     """Whether the value is longer."""
     gone: bool | None
-    """Whether Kafka has the record no more; null where it was not asked."""
+    """Whether the record is gone from Kafka; null where Kafka was not asked."""
 
 
 class WhyRow(Answer):
@@ -85,7 +85,7 @@ class Why(Answer):
     key: str | None
     """The column of the key; null for `bad_records`."""
     message: WhyMessage | None
-    """The control message that made the generation; null where it is not known any more."""
+    """The control message that made the generation; null where it is no longer stored."""
     total: int
     rows: list[WhyRow]
     notes: list[str]

@@ -30,13 +30,13 @@ def failure(error: Exception, topic: str, writer: str, kafka: KafkaSettings) -> 
 
 
 def replaced(topic: str) -> TurnoutError:
-    text = f"topic {topic!r} was deleted and made anew"
+    text = f"topic {topic!r} was deleted and created again"
     return TurnoutError("sink_topic_replaced", text, "nothing has to be done: the whole table is written to it")
 
 
 def _of_kafka(error: KafkaError, topic: str, writer: str, kafka: KafkaSettings) -> TurnoutError:
     code, words = error.code(), describe(error)
-    at_least_once = "or let a sink do without them (delivery: at_least_once)"
+    at_least_once = "or set delivery: at_least_once, which needs no transactions"
     if code in MISSING:
         compact = " --config cleanup.policy=compact" if writer == sink_id(topic) else ""
         create = f"kafka-topics.sh --create --topic {topic}{compact}"

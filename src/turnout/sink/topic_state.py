@@ -33,7 +33,7 @@ _writing = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:
-    """Which topic it is, also after it was deleted and made anew."""
+    """Which topic it is, also after it was deleted and created again."""
 
     name: str
     topic_id: str

@@ -144,7 +144,7 @@ class GenerationQuery:
     def _taken_up(self, ends: Offsets) -> Offsets:
         """Store what happened to topics while nobody read them, and return how far was read.
 
-        One that was deleted and made anew is read from its first record: Spark would begin where it ends.
+        One that was deleted and created again is read from its first record: Spark would begin where it ends.
         """
         read = self._read_so_far()
         piece = next_piece(read, read, ends.keeping(read, self._listener.denied), 0)

@@ -5,7 +5,7 @@ transaction get the three rows of `g7.users_ui`, the faults of the topic, and th
 generation 7 has stored. Generation 8 reads on from there. Rows that are hidden are copied too: with `rows: latest` they
 decide which row of a key is the newest. Nothing is shared by the two generations.
 
-A topic that was deleted and made anew while generation 7 read it is another one: it is read again.
+A topic that was deleted and created again while generation 7 read it is another one: it is read again.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ def keep_private(data_dir: Path, spark: SparkSettings) -> None:
                 _close(Path(folder) / name)
     except OSError as error:
         # A volume that belongs to another user, say: it is for its owner to protect.
-        log.warning("the rights of data_dir cannot be set (%s): see that no other user can read %s", error, data_dir)
+        log.warning(
+            "the rights of data_dir cannot be set (%s): make sure that no other user can read %s", error, data_dir
+        )
 
 
 def _close(path: Path) -> None:

@@ -33,7 +33,7 @@ def save_view(database: Database, name: str, view: str) -> None:
         if row and row[0] >= MAX_SAVED:
             raise TurnoutError(
                 code="too_many_saved",
-                message=f"saved: {MAX_SAVED} views are kept, which is the most",
+                message=f"saved: {MAX_SAVED} views are saved, which is the most",
                 hint="remove one: DELETE /api/saved/{name}",
             )
         cursor.execute("INSERT INTO turnout.saved_views VALUES (?, ?)", [name, view])

@@ -136,10 +136,10 @@ def in_force_at_start(settings: Settings, database: Database) -> InForce:
         return InForce(configuration, before)
     if on_disk == last.on_disk:
         who = f"that {last.requester} applied at {last.ts:%Y-%m-%d %H:%M:%S} UTC"
-        said = f"the configuration {who} goes on: the file on disk has not changed since"
+        said = f"the configuration {who} stays in use: the file on disk has not changed since"
         return InForce(Configuration(before), before, said)
     _keep(database, settings, changes)
-    return InForce(configuration, before, f"the file on disk has changed, and is in force: {described(changes)}")
+    return InForce(configuration, before, f"the file on disk has changed, and is used: {described(changes)}")
 
 
 def _keep(database: Database, settings: Settings, changes: tuple[Change, ...]) -> None:

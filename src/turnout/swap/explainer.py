@@ -63,7 +63,7 @@ class Explainer:
         for one in self._generations():
             if one.number == generation:
                 return one.tables.layout
-        message = f"generation {generation} has not been taken up yet, or is gone"
+        message = f"generation {generation} is not ready yet, or is gone"
         raise TurnoutError("starting", message, "try again in some seconds")
 
     def answer(self, found: Explanation, *, raw_values: bool) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Explainer:
         moments = {record.place: record.timestamp_ms for record in records}
 
         def content(message: Message) -> dict[str, Any] | None:
-            # Of another time is another record: its topic was deleted and made anew.
+            # Of another time is another record: its topic was deleted and created again.
             return self._content(message) if message.timestamp()[1] == moments[_place(message)] else None
 
         contents |= topics.records(moments, content)

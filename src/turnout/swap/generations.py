@@ -294,7 +294,7 @@ class Generations:
     def _kept(self, plan: Plan, read: Collection[str]) -> KeptTopics:
         """The topics whose rows a generation of `plan` takes over from the published one.
 
-        A topic that was deleted and made anew is another one: the published generation has noticed it, or the topic
+        A topic that was deleted and created again is another one: the published generation has noticed it, or the topic
         ends before the offset that was read.
         """
         record = self.ledger.generations().get(self.ledger.published()[0])

@@ -154,7 +154,7 @@ class Lifecycle:
         try:
             self.generations.clear_all_but(first.number)
         except (duckdb.Error, TurnoutError) as error:
-            log.warning("the tables of before the first publish are removed at the next start: %s", first_line(error))
+            log.warning("tables from before the first publish are removed at the next start: %s", first_line(error))
 
     def _retire(self) -> None:
         lingering = {g.number: g.lingering_since for g in self.lingering if g is not self.watched}

@@ -39,7 +39,7 @@ METRICS: Mapping[str, Definition] = {
     ),
     "turnout_building_percent": Definition("gauge", "how much of a build is done; absent while nothing is built"),
     "turnout_records_total": Definition(
-        "counter", "records that a living generation has read; goes on over restarts", ("generation",)
+        "counter", "records that a living generation has read; continues over restarts", ("generation",)
     ),
     "turnout_lag_records": Definition(
         "gauge",

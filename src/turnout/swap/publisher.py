@@ -236,7 +236,7 @@ class Publisher:
         plan, number = decision.plan.describe(), self.number
         outcome = Outcome.REJECTED if error.code == GUARD_BROKEN else Outcome.FAILED
         said = "was rejected" if outcome is Outcome.REJECTED else "failed"
-        self._say("ERROR", f"the swap to {plan} {said}: {error}; generation {number} goes on")
+        self._say("ERROR", f"the swap to {plan} {said}: {error}; generation {number} stays published")
         self._end_swap(messages, decision, Reply(outcome, str(error), number, error, _report(apply)))
 
     def cancel(
@@ -251,7 +251,7 @@ class Publisher:
         by = next(message for message, verdict in ended_by.items() if verdict.outcome is not Outcome.REJECTED)
         ended_by = {message: verdict for message, verdict in ended_by.items() if verdict.outcome is not None}
         text = f"cancelled by {by.record.requester}"
-        self._say("INFO", f"the swap to {plan} was {text}; generation {number} goes on")
+        self._say("INFO", f"the swap to {plan} was {text}; generation {number} stays published")
         self._end_swap(messages, decision, Reply(Outcome.CANCELLED, text, number, report=_report(apply)), ended_by)
 
     def _end_swap(

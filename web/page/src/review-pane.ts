@@ -4,7 +4,7 @@
 import { TurnoutError, type Candidate, type Difference, type DifferenceSubscription, type Status, type TableInfo, type TurnoutClient } from "@turnout/client";
 import { button, byId, element, fit, say, setText } from "./dom";
 import { count, number } from "./format";
-import { problemText } from "./problem";
+import { codeLinks, problemText } from "./problem";
 import { compareQuality, type Quality } from "./quality";
 import { askedFor, badText, emptyReview, endOf, figuresOf, madeBy, mostChanged, signed, timeLeft, type BadGroup, type Review } from "./review";
 import { ReviewRows } from "./review-rows";
@@ -217,9 +217,11 @@ export class ReviewPane {
       await this.client[action]({ expectedGeneration: candidate.generation, ...(force ? { force } : {}) });
       showSaid(null);
     } catch (error) {
-      const isGuard = error instanceof TurnoutError && error.code === "guard_broken";
-      const anyway = isGuard ? [button("button", "Publish all the same", () => void this.decide("publish", true))] : [];
-      showSaid("bad", `It was not ${action === "publish" ? "published" : "discarded"}`, element("p", "", problemText(error)), ...anyway);
+      const known = error instanceof TurnoutError ? error : null;
+      const isGuard = known?.code === "guard_broken";
+      const anyway = isGuard ? [button("button", "Publish anyway", () => void this.decide("publish", true))] : [];
+      const said = element("p", "", problemText(error));
+      showSaid("bad", `It was not ${action === "publish" ? "published" : "discarded"}`, said, ...codeLinks(known), ...anyway);
     }
     this.busy = false;
     this.follow();
@@ -371,12 +373,12 @@ export class ReviewPane {
 
 // The columns that change most; those that only one side has are no less of a change.
 function columnsText(found: Difference): string {
-  if (found.missing) return found.missing === "from" ? "a new table" : "the table goes";
+  if (found.missing) return found.missing === "from" ? "a new table" : "the table is removed";
   const changed = mostChanged(found);
   const named = changed.slice(0, COLUMNS_NAMED).map(({ name, changed: rows }) => `${name} ${number(rows)}`);
   const rest = changed.length > COLUMNS_NAMED ? [`${changed.length - COLUMNS_NAMED} more`] : [];
   const { from, to } = found.columnsOnlyIn;
-  const gone = from.map((name) => `${name} goes`);
+  const gone = from.map((name) => `${name} is removed`);
   const come = to.map((name) => `${name} is new`);
   return [...named, ...rest, ...gone, ...come].join(", ") || "none";
 }

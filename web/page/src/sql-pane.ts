@@ -245,7 +245,7 @@ export class SqlPane {
     this.rows = tab.rows;
     const empty = byId("sql-empty");
     empty.hidden = this.rows !== null && this.rows.total > 0;
-    setText(empty.firstElementChild!, this.rows ? "No row is in this answer." : "Write one SELECT over the tables, and press Ctrl+Enter.");
+    setText(empty.firstElementChild!, this.rows ? "This answer has no rows." : "Write one SELECT over the tables, and press Ctrl+Enter.");
     if (!this.rows || !tab.answered) {
       grid.clear();
       for (const place of ["sql-total", "sql-range", "sql-place"]) setText(byId(place), "");

@@ -4,7 +4,7 @@
 import { TurnoutError, type TurnoutClient as Client, type ControlMessage, type Outcome, type Status } from "@turnout/client";
 import { localMoments } from "./clock";
 import { byId, element, fit, setText } from "./dom";
-import { hintOf } from "./problem";
+import { codeLinks, hintOf } from "./problem";
 import { showProgress } from "./progress";
 import { reportOf } from "./report";
 import { topicFields } from "./status";
@@ -19,7 +19,7 @@ const TITLES: Record<string, string> = {
   cancelled: "Cancelled",
   candidate: "Built for review",
 };
-const VIEWER = "You may look, not change anything. Swaps need the role operator.";
+const VIEWER = "You may read, but not change anything. Swaps need the role operator.";
 
 type Control = HTMLInputElement | HTMLSelectElement;
 
@@ -117,7 +117,7 @@ export class SwapForm {
     const { plan, generation } = this.previous;
     const runs = generation !== null && this.status?.lingering?.includes(generation);
     const where = generation === null ? "" : `generation ${generation}: `;
-    const how = runs ? ` (instant: generation ${generation} is still running)` : " (built anew; unchanged sources keep their rows)";
+    const how = runs ? ` (instant: generation ${generation} is still running)` : " (built again; unchanged sources keep their rows)";
     setText(byId("rollback-to"), plan ? `Back to ${where}${localMoments(plan)}${how}` : "There is no plan before this one to roll back to.");
   }
 
@@ -223,7 +223,7 @@ export class SwapForm {
       const title = answer.report.changes ? "Dry run: this would work" : "Dry run: nothing would change";
       showOutcome("unchanged", title, reportOf(answer.report, this.status));
     } else if (answer.outcome === null) {
-      showOutcome("waiting", "Taken", element("p", "", "Its outcome will be in the table control_raw."));
+      showOutcome("waiting", "Accepted", element("p", "", "Its outcome will be in the table control_raw."));
     } else {
       showOutcome(answer.outcome, TITLES[answer.outcome] ?? answer.outcome, element("p", "", answer.detail ?? ""));
     }
@@ -270,7 +270,7 @@ function showFailure(deed: string, error: unknown): void {
   const refused = known?.status != null && known.status < 500;
   const parts = [element("p", "", known?.message ?? String(error))];
   if (known?.hint) parts.push(element("p", "hint", hintOf(known)));
-  showOutcome("bad", refused ? `The ${deed} was refused` : `The ${deed} failed`, ...parts);
+  showOutcome("bad", refused ? `The ${deed} was refused` : `The ${deed} failed`, ...parts, ...codeLinks(known));
 }
 
 function showOutcome(kind: string | null, title = "", ...content: Node[]): void {

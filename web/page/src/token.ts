@@ -4,7 +4,7 @@ import { byId, setText } from "./dom";
 import { hasLogin } from "./login";
 
 const KEY = "turnout.token";
-const ENDED = "Your session has ended. Sign in again: you come back to what you look at.";
+const ENDED = "Your session has ended. Sign in again: you return to this view.";
 const WRONG = "The token is wrong. Enter another one above; whoever runs this server has them.";
 
 export function storedToken(): string | null {

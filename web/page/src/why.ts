@@ -87,7 +87,7 @@ function recordPart(record: WhyRecord): HTMLElement {
   const top = element("div", "place", element("strong", "", record.topic), element("span", "", place), time);
   if (record.reason !== null) top.append(element("span", "reason", record.reason));
   const part = element("div", record.reason === null ? "record" : "record other", top);
-  if (record.gone) part.append(element("p", "quiet", "Kafka has this record no more"));
+  if (record.gone) part.append(element("p", "quiet", "This record is gone from Kafka"));
   if (record.gone !== false) return part;
   const fields = element("dl", "values");
   if (record.key !== null) fields.append(...field("key", record.key));

@@ -32,9 +32,9 @@ ERRORS: Mapping[str, ErrorCode] = {
         "the rows of a JSON answer or a live window have more bytes than `server.max_answer_megabytes`",
         "ask for fewer rows or columns, or for a file (`format=arrow`), which may have any size",
     ),
-    "bad_request": ErrorCode(400, "this is no HTTP request", "look at what a program or a proxy sends"),
+    "bad_request": ErrorCode(400, "this is not an HTTP request", "look at what a program or a proxy sends"),
     "bad_handshake": ErrorCode(
-        400, "this is no handshake of a WebSocket", "let the proxy in front pass its headers on"
+        400, "this is not the handshake of a WebSocket", "let the proxy in front pass its headers on"
     ),
     "bad_view": ErrorCode(400, "the SQL of a view cannot be used", "correct it; the message has the reason"),
     "unauthorized": ErrorCode(
@@ -50,7 +50,7 @@ ERRORS: Mapping[str, ErrorCode] = {
         "the sender may not do that: no role by `access.oidc.roles`, a viewer where an operator is needed, SQL against "
         "`access.sql`, an agent against `access.mcp`, an apply against `access.apply`, or one by another user than the "
         "server's",
-        "take the token of an operator; docs/how-to/access.md has who may do what",
+        "use the token of an operator; docs/how-to/access.md says who may do what",
     ),
     "foreign_origin": ErrorCode(
         403,
@@ -63,8 +63,10 @@ ERRORS: Mapping[str, ErrorCode] = {
         "use localhost, or add the site to `server.allowed_origins`",
     ),
     "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone", "take a name from the hint"),
-    "unknown_generation": ErrorCode(404, "a generation that is gone, or never was", "name one of those in the hint"),
-    "unknown_row": ErrorCode(404, "no row of that id or key, now", "read the table again: it may have changed"),
+    "unknown_generation": ErrorCode(
+        404, "a generation that is gone, or never existed", "name one of those in the hint"
+    ),
+    "unknown_row": ErrorCode(404, "no row has that id or key now", "read the table again: it may have changed"),
     "unknown_saved": ErrorCode(404, "no saved view of that name", "`GET /api/saved` lists them"),
     "unknown_alert": ErrorCode(404, "no alert of that name", "take a name from the hint"),
     "not_found": ErrorCode(404, "the path is wrong", "docs/reference/http.md lists the calls"),
@@ -78,7 +80,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "nothing_to_cancel": ErrorCode(409, "no build is under way, or it is the first one", "read the status again"),
     "guard_broken": ErrorCode(
         409,
-        "what was built breaks one of `swap.guards`; the published generation goes on",
+        "what was built breaks one of `swap.guards`; the published generation stays published",
         "look at the figures in the message; `force` ignores the guards",
     ),
     "no_candidate": ErrorCode(
@@ -96,7 +98,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "sql_refused": ErrorCode(
         422,
         "not one SELECT over published tables, or one that DuckDB cannot run",
-        "the message says why, docs/reference/http.md#sql what is taken",
+        "the message says why, docs/reference/http.md#sql says what is allowed",
     ),
     "bad_control": ErrorCode(422, "a control message that is wrong", "docs/reference/control.md has its fields"),
     "unknown_topic": ErrorCode(422, "a topic that does not exist", "create it, or name another"),
@@ -129,19 +131,25 @@ ERRORS: Mapping[str, ErrorCode] = {
     ),
     "headers_too_large": ErrorCode(431, "headers of more than 16,000 bytes", "send fewer, such as cookies"),
     "internal_error": ErrorCode(500, "a fault of the server", "its log has the details; report it"),
-    "bad_config": ErrorCode(500, "the Kafka client does not take its settings", "`turnout check` says which"),
-    "build_failed": ErrorCode(502, "the swap failed; the published generation goes on", "the message has the reason"),
+    "bad_config": ErrorCode(500, "the Kafka client refuses its settings", "`turnout check` says which"),
+    "build_failed": ErrorCode(
+        502, "the swap failed; the published generation stays published", "the message has the reason"
+    ),
     "alert_not_delivered": ErrorCode(
         502,
-        "the target of an alert did not take a sample",
-        "the message says why; docs/how-to/alerts.md has what is asked",
+        "the target of an alert did not accept a sample",
+        "the message says why; docs/how-to/alerts.md says what a target must do",
     ),
-    "kafka_unreachable": ErrorCode(503, "Kafka is away", "`turnout check` says what is wrong; it is tried again"),
+    "kafka_unreachable": ErrorCode(
+        503, "Kafka cannot be reached", "`turnout check` says what is wrong; it is tried again"
+    ),
     "issuer_unreachable": ErrorCode(
-        503, "the identity provider is away, or not what `access.oidc` says", "`turnout check` says what is wrong"
+        503,
+        "the identity provider cannot be reached, or is not as `access.oidc` says",
+        "`turnout check` says what is wrong",
     ),
     "registry_unreachable": ErrorCode(
-        503, "the schema registry is away", "check `schema_registry.url`, and that it runs"
+        503, "the schema registry cannot be reached", "check `schema_registry.url`, and that it runs"
     ),
     "registry_refused": ErrorCode(503, "the schema registry refuses the request", "check `schema_registry.auth`"),
     "closed": ErrorCode(503, "Turnout is stopping", "connect again"),
@@ -174,7 +182,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     ),
     "build_timeout": ErrorCode(
         504,
-        "the swap did not catch up in time; the published generation goes on",
+        "the swap did not catch up in time; the published generation stays published",
         "raise `swap.catch_up_timeout_seconds`, or start later in the topics",
     ),
 }

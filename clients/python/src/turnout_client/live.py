@@ -243,7 +243,7 @@ class _Session:
         try:
             fits = subscription._receive(message)
         except (KeyError, TypeError, ValueError) as error:
-            text = f"a {message['type']} message is not as it should be: {first_line(error)}"
+            text = f"a {message['type']} message is not valid: {first_line(error)}"
             raise _NotTurnoutError(text) from error
         if fits:
             self._was_live = True
@@ -322,4 +322,4 @@ def _read(data: str | bytes) -> Json:
     message = wire.parsed(data)
     if isinstance(message, dict) and isinstance(message.get("type"), str):
         return message
-    raise _NotTurnoutError("a message is no JSON object with a type")
+    raise _NotTurnoutError("a message is not a JSON object with a type")

@@ -39,7 +39,7 @@ class CloseCode(IntEnum):
     SLOW = 4408
     """The client did not read for too long, although it was sent only the newest: connect again."""
     TOO_MANY_MESSAGES = 4429
-    """The client sent more messages than are taken: slow down."""
+    """The client sent too many messages: slow down."""
 
 
 class _Message(BaseModel):
@@ -123,7 +123,7 @@ class TableDifference(_Message):
     total: int
     """How many differences there are: added, removed and changed."""
     key: list[str]
-    """The columns that rows are matched by; several rows of one key by what is most alike."""
+    """The columns that rows are matched by; several rows of one key by how alike they are."""
     columns: list[DifferenceColumn]
     """The columns that both tables have, which are compared."""
     columnsOnlyIn: OnlyIn  # noqa: N815 - as it is sent

@@ -253,7 +253,9 @@ class SharedComputed(SharedState):
 
 
 def table_gone(table: str, hint: str) -> TurnoutError:
-    return TurnoutError("table_gone", f"the table {table} is gone: the configuration has it no more", hint, status=404)
+    return TurnoutError(
+        "table_gone", f"the table {table} is gone: the configuration no longer has it", hint, status=404
+    )
 
 
 def clients_of(subscriptions: Iterable[Subscription]) -> set[str]:

@@ -173,7 +173,7 @@ class LiveStream:
         anew = self._read.made_anew(end)
         if anew is None:
             return self._readers.read(start, end, frame, before)
-        # Spark skips to the end of a topic that was deleted and made anew between two batches.
+        # Spark skips to the end of a topic that was deleted and created again between two batches.
         return self._readers.read(Offsets({**start.next, **dict.fromkeys(anew.next, EARLIEST)}), end)
 
     def _hand_over(self, arrival: Arrival) -> None:

@@ -41,7 +41,7 @@ def _check(session: SparkSession, view: ViewTable) -> None:
         plan = session.sql(view.sql)._jdf.queryExecution().analyzed()
         rules.check_analysed(plan)
         if not plan.deterministic():
-            raise _bad(view, "what it gives depends on chance", "use nothing like rand() or uuid()")
+            raise _bad(view, "its result depends on chance", "use nothing like rand() or uuid()")
         whole, *parts = [_rows(session, view, keys) for keys in (_KEYS, *((key,) for key in _KEYS))]
     except RefusedSqlError as error:
         raise _bad(view, f"{error}, which is not allowed", f"it may read {named}; {ALLOWED}") from None
