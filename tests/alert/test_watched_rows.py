@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from filled_store import Filling
 from lengths import FOLD_EXAMPLES
+from store_histories import LATEST, account, histories, user
 from turnout.alert import events as events_module
 from turnout.alert import watched_rows
 from turnout.alert.events import Events
@@ -24,19 +25,10 @@ from turnout.plan.joins import Join
 from turnout.sink.records import keeps_up, published_table
 from turnout.store.database import Database
 
-LATEST = {name: source.model_copy(update={"rows": "latest"}) for name, source in Settings().sources.items()}
 LOG = TargetSettings(log=True)
 LARGE = AlertSettings(table="final_ui", where="balance > 1", to=LOG)
 Row = tuple[str | None, str]
 """Key and id of a row."""
-
-
-def user(number: int, **more: Any) -> dict[str, Any]:
-    return {"userId": f"u{number}", "name": "n", "email": None, "age": 1, **more}
-
-
-def account(number: int, balance: float | None) -> dict[str, Any]:
-    return {"userId": f"u{number}", "accountType": "gold", "balance": balance}
 
 
 def table_of_events(database: Database) -> list[dict[str, Any]]:
@@ -242,23 +234,13 @@ def test_event_has_an_id_that_no_other_store_gives(filling: Filling, tmp_path: P
     database.close()
 
 
-OPERATIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("users"), st.lists(st.integers(0, 5), min_size=1, max_size=4)),
-        st.tuples(st.just("accounts"), st.lists(st.integers(0, 5), min_size=1, max_size=4)),
-        st.tuples(st.just("swap"), st.sampled_from([Join.LEFT, Join.INNER, Join.FULL, Join.RIGHT])),
-        st.tuples(st.just("back"), st.none()),
-        st.tuples(st.just("step"), st.none()),
-        st.tuples(st.just("restart"), st.none()),
-        st.tuples(st.just("apply"), st.integers(0, 2)),
-    ),
-    min_size=3,
-    max_size=25,
-)
+APPLIES = st.tuples(st.just("apply"), st.integers(0, 2))
 
 
 @settings(max_examples=FOLD_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(operations=OPERATIONS, kept=st.sampled_from(["all", "latest"]), column=st.sampled_from(["balance", "age"]))
+@given(
+    operations=histories(APPLIES), kept=st.sampled_from(["all", "latest"]), column=st.sampled_from(["balance", "age"])
+)
 def test_events_fold_to_the_rows_that_fulfil_the_alert_through_batches_swaps_applies_and_restarts(
     tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, Any]], kept: str, column: str
 ) -> None:

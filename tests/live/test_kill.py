@@ -21,7 +21,7 @@ from typing import Any
 import killed_turnout
 import oracle
 from background_work import beside
-from isolated_turnout import INSIDE, AloneTurnout
+from isolated_turnout import INSIDE, IsolatedTurnout
 from kafka_log import read_all
 from kafka_writer import writing
 from lengths import KILLS, LONG
@@ -108,7 +108,7 @@ class Killed:
             create_topic(bootstrap, topic, 1)
         users = {"topic": self.users[0], "table": "users_ui", "key": "userId", "columns": USERS}
         accounts = {"topic": self.accounts, "table": "accounts_ui", "key": "userId", "columns": ACCOUNTS}
-        self.turnout = AloneTurnout(
+        self.turnout = IsolatedTurnout(
             folder,
             bootstrap,
             start="earliest",

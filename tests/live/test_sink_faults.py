@@ -219,23 +219,23 @@ def test_topics_of_sinks_fold_to_what_is_shown_through_swaps_applies_kills_and_b
             return sum(topics.end_offsets([turnout.status()["usersTopic"]]).next.values())
 
     def restart_broker() -> None:
-        """As the sinks do, an inbox outlives it, and tells of it once."""
+        """As the sinks do, a reader of the control topic outlives it, and tells of it once."""
         control = f"control-{next(numbers)}"
         create_topic(bootstrap, control)
         produce(bootstrap, control, ["before"])
         capfd.readouterr()
-        with reading(bootstrap, control) as (reader, inbox):
-            assert inbox.caught_up.wait(patience())
+        with reading(bootstrap, control) as (received, reader):
+            assert reader.caught_up.wait(patience())
             own_broker.stop()
-            wait_until(lambda: reader.warnings, what="the outage is told")
-            assert bootstrap in reader.warnings[0] and "cannot be reached" in reader.warnings[0]
+            wait_until(lambda: received.warnings, what="the outage is told")
+            assert bootstrap in received.warnings[0] and "cannot be reached" in received.warnings[0]
             own_broker.start()
             assert own_broker.bootstrap_servers == bootstrap
             produce(bootstrap, control, ["after"])
-            wait_until(lambda: reader.values == [b"before", b"after"], what="reading goes on")
-            wait_until(lambda: reader.news, what="the return is told")
-            assert len(reader.warnings) == 1
-            assert reader.news == [f"control topic '{control}' is read"]
+            wait_until(lambda: received.values == [b"before", b"after"], what="reading goes on")
+            wait_until(lambda: received.news, what="the return is told")
+            assert len(received.warnings) == 1
+            assert received.news == [f"control topic '{control}' is read"]
         assert "turnout-" not in capfd.readouterr().err  # the names of the clients, in their log lines
 
     def apply() -> None:

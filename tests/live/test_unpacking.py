@@ -47,8 +47,8 @@ def padded(user_id: str, megabytes: float) -> bytes:
 
 
 @pytest.mark.parametrize("records", [1, 5])
-def test_inbox_rejects_a_batch_that_cannot_be_unpacked_and_reads_on(kafka: str, records: int) -> None:
-    topic = f"inbox-bomb-{records}"
+def test_control_reader_rejects_a_batch_that_cannot_be_unpacked_and_reads_on(kafka: str, records: int) -> None:
+    topic = f"control-bomb-{records}"
     create_topic(kafka, topic, partitions=2)
     produce(kafka, topic, [Record("before", partition=0)])
     send_bomb(kafka, topic, "zstd", b"x" * (150 << 20), records)
@@ -57,15 +57,15 @@ def test_inbox_rejects_a_batch_that_cannot_be_unpacked_and_reads_on(kafka: str, 
     unreadable = f"the {which} cannot be unpacked: it is damaged, or more than 100 MB"
     # From the start, after a restart before the batch, in it, and behind it.
     for after, bomb in (({}, True), ({0: 1}, True), ({0: records}, True), ({0: records + 1}, False)):
-        with reading(kafka, topic, after) as (reader, inbox):
-            assert inbox.caught_up.wait(SECONDS)
-            found = [record for record in reader.records if record.partition == 0]
+        with reading(kafka, topic, after) as (received, reader):
+            assert reader.caught_up.wait(SECONDS)
+            found = [record for record in received.records if record.partition == 0]
             read = [b"before"] * (not after) + [None] * bomb + [b"after"]
             assert [record.value for record in found] == read
             assert [(one.offset, one.unreadable) for one in found if one.unreadable] == [(records, unreadable)] * bomb
-            assert [record.value for record in reader.records if record.partition == 1] == [b"beside"]
-            assert len(reader.warnings) == len(reader.news) == bomb
-            assert inbox.trouble is None
+            assert [record.value for record in received.records if record.partition == 1] == [b"beside"]
+            assert len(received.warnings) == len(received.news) == bomb
+            assert reader.trouble is None
 
 
 def test_bulk_read_refuses_what_cannot_be_unpacked_or_is_too_large_and_reads_all_else(

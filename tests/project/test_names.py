@@ -97,17 +97,20 @@ MODULES = sorted(
     for path in package.rglob("*.py")
     if not path.name.startswith("__")
 )
-FILES = {path.name for path in TESTS.rglob("test_*.py")}
+FILES = {path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
 
 
 def names(module: str) -> set[str]:
-    """How the file of a module may be called: with its room where another room has a module of that name.
+    """Where the file of a module may be: in the folder of its room, in `live` or in `browser`.
 
-    Commands are called as what they show, and do not count.
+    It has the room in its name where another room has a module of that name. Commands are called as what they show, and
+    do not count.
     """
     *rooms, name = module.split("/")
     shared = sum(other.split("/")[-1] == name for other in MODULES if not other.startswith("cli/")) > 1
-    return {f"test_{'_'.join([*rooms[place:], name])}.py" for place in range(len(rooms) + (not shared))}
+    files = {f"test_{'_'.join([*rooms[place:], name])}.py" for place in range(len(rooms) + (not shared))}
+    own = "" if not rooms else "clients/" if rooms[0] == "client" else f"{rooms[0]}/"
+    return {f"{folder}{file}" for folder in (own, "live/", "browser/") for file in files}
 
 
 def test_each_module_has_a_file_of_tests_with_its_name_or_one_that_is_named_here() -> None:

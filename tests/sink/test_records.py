@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from filled_store import Filling
 from lengths import FOLD_EXAMPLES
 from sink_reader import bag
+from store_histories import LATEST, account, histories, user
 from turnout.config import Settings
 from turnout.plan.joins import Join
 from turnout.plan.position import NOTHING
@@ -27,7 +28,6 @@ from turnout.store.outgoing import BOOK, SinkPosition, relation
 from turnout.store.query.windows import Window, read_window
 
 TOPIC = TopicIdentity("out", "1")
-LATEST = {name: source.model_copy(update={"rows": "latest"}) for name, source in Settings().sources.items()}
 
 
 class Topic:
@@ -83,14 +83,6 @@ class Topic:
 
 def shown(database: Database, table: str) -> Counter[str]:
     return bag(json.loads(json_rows(read_window(database, Window(table)).rows)))
-
-
-def user(number: int | None, **more: Any) -> dict[str, Any]:
-    return {"userId": None if number is None else f"u{number}", "name": "n", "email": None, "age": 1, **more}
-
-
-def account(number: int, balance: float) -> dict[str, Any]:
-    return {"userId": f"u{number}", "accountType": "gold", "balance": balance}
 
 
 @pytest.fixture
@@ -247,22 +239,8 @@ def test_position_means_nothing_once_something_else_is_written(filling: Filling)
     assert TopicState(filling.database, "out", "accounts_ui").open(TOPIC) == (NOTHING, {})
 
 
-OPERATIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("users"), st.lists(st.integers(0, 5), min_size=1, max_size=4)),
-        st.tuples(st.just("accounts"), st.lists(st.integers(0, 5), min_size=1, max_size=4)),
-        st.tuples(st.just("swap"), st.sampled_from([Join.LEFT, Join.INNER, Join.FULL, Join.RIGHT])),
-        st.tuples(st.just("back"), st.none()),
-        st.tuples(st.just("step"), st.none()),
-        st.tuples(st.just("restart"), st.none()),
-    ),
-    min_size=3,
-    max_size=25,
-)
-
-
 @settings(max_examples=FOLD_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(operations=OPERATIONS, rows=st.sampled_from(["all", "latest"]), table=st.sampled_from(["final_ui", "users_ui"]))
+@given(operations=histories(), rows=st.sampled_from(["all", "latest"]), table=st.sampled_from(["final_ui", "users_ui"]))
 def test_records_fold_to_what_is_shown_through_batches_swaps_and_rollbacks(
     tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, Any]], rows: str, table: str
 ) -> None:

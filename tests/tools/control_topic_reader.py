@@ -1,4 +1,4 @@
-"""An inbox that reads a control topic for a test, and what it delivered and said."""
+"""A reader of a control topic for a test, and what it delivered and said."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from turnout.kafka.control_topic import ControlReader, ControlRecord
 from turnout.testing import patience, wait_until
 
 
-class Reader:
-    """What an inbox delivered and said."""
+class Received:
+    """What a reader of a control topic delivered and said."""
 
     def __init__(self) -> None:
         self.records: list[ControlRecord] = []
@@ -42,17 +42,17 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Reader, ControlReader]]:
-    reader = Reader()
-    inbox = ControlReader(
-        KafkaSettings(bootstrap_servers=kafka), topic, after or {}, reader.deliver, reader.warnings.append,
-        reader.news.append,
+def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Received, ControlReader]]:
+    received = Received()
+    reader = ControlReader(
+        KafkaSettings(bootstrap_servers=kafka), topic, after or {}, received.deliver, received.warnings.append,
+        received.news.append,
     )  # fmt: skip
-    inbox.start()
+    reader.start()
     try:
-        yield reader, inbox
+        yield received, reader
     finally:
-        inbox.stop()
-        thread = inbox._thread
+        reader.stop()
+        thread = reader._thread
         assert thread is not None
-        wait_until(lambda: not thread.is_alive(), what="the end of the inbox")
+        wait_until(lambda: not thread.is_alive(), what="the end of the reader")

@@ -39,7 +39,7 @@ INSIDE = Path("/mnt")
 _KEPT = {"spark.log", "java.log", "java.log.1", "log4j2.properties", "warehouse"}
 
 
-class AloneTurnout(RunningTurnout):
+class IsolatedTurnout(RunningTurnout):
     """`program` is what runs in its namespace; paths in it are those of INSIDE."""
 
     def __init__(self, folder: Path, bootstrap: str, **sections: Any) -> None:
@@ -64,7 +64,7 @@ class AloneTurnout(RunningTurnout):
 
     def wait_gone(self) -> None:
         """Wait until nothing runs any more of a life that has ended."""
-        wait_until(lambda: not living_in(super(AloneTurnout, self).pid), what="the end of all its processes")
+        wait_until(lambda: not living_in(super(IsolatedTurnout, self).pid), what="the end of all its processes")
 
     def left(self) -> list[str]:
         """What the last life, which has ended, left in the system's temporary folder."""

@@ -6,19 +6,17 @@ number of times, and then kills itself there; the next one goes on.
 
 from __future__ import annotations
 
-import os
+import functools
 import random
 import signal
 import sys
-import traceback
 from pathlib import Path
 
 # DuckDB imports it when it is first given a table; here once, and not in each of the processes.
 import pandas  # type: ignore[import-untyped]  # noqa: F401
 
-from child_processes import end_with_parent
 from filled_store import Filling
-from killed_sinks import POINTS, arm, take_up, user
+from killed_sinks import POINTS, ended_at, take_up, user
 from turnout.alert import events
 from turnout.alert.alerts import Alerts
 from turnout.alert.events import Events
@@ -71,19 +69,9 @@ def run(folder: Path, bootstrap: str, topic: str, seed: int) -> None:
             filling.batch(accounts=accounts)
 
 
-def ended_at(point: str, folder: Path, bootstrap: str, topic: str, seed: int) -> int:
-    """Run in a process of its own; returns how it ended. Nothing here has begun a thread by then."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    try:
-        end_with_parent()
-        arm(point, 1 if point in ("opened", "read") else random.Random(seed).randrange(3, 10))
-        run(folder, bootstrap, topic, seed)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(1)  # it has not come to its point
+def times_at(point: str, seed: int) -> int:
+    """How many times an alert comes to a point before it is killed there."""
+    return 1 if point in ("opened", "read") else random.Random(seed).randrange(3, 10)
 
 
 if __name__ == "__main__":
@@ -91,5 +79,6 @@ if __name__ == "__main__":
     # Something must have been written before it can be read.
     order = [*(point for point in POINTS if point != "read"), "read"]
     for number, where in enumerate(order * int(rounds)):
-        if (code := ended_at(where, Path(store), address, name, number)) != -signal.SIGKILL:
+        work = functools.partial(run, Path(store), address, name, number)
+        if (code := ended_at(where, times_at(where, number), work)) != -signal.SIGKILL:
             sys.exit(f"at {where}, number {number}: ended with {code}")

@@ -109,29 +109,37 @@ def run(folder: Path, bootstrap: str, topic: str, delivery: str, seed: int) -> N
             file.flush()
 
 
-def ended_at(point: str, folder: Path, bootstrap: str, topic: str, delivery: str, seed: int) -> int:
-    """Run in a process of its own; returns how it ended. A fork: to import all that is used takes longer than to run.
+def ended_at(point: str, times: int, work: Callable[[], None]) -> int:
+    """Run in a process that kills itself when it has come to a point so many times; returns how it ended.
 
-    Nothing here has begun a thread by then.
+    A fork: to import all that is used takes longer than to run. Nothing here has begun a thread by then.
     """
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     try:
         end_with_parent()
-        often = point in ("in_a_transaction", "written", "known")
-        # Four at least: how many versions come before an earlier kill depends on the speed of the machine.
-        arm(point, random.Random(seed).randrange(4, 30 if LONG else 10) if often else 1)
-        run(folder, bootstrap, topic, delivery, seed)
+        arm(point, times)
+        work()
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(1)  # it has not come to its point
 
 
+def times_at(point: str, seed: int) -> int:
+    """How many times a sink comes to a point before it is killed there.
+
+    Often, and four times at least: how many versions come before an earlier kill depends on the speed of the machine.
+    """
+    often = point in ("in_a_transaction", "written", "known")
+    return random.Random(seed).randrange(4, 30 if LONG else 10) if often else 1
+
+
 if __name__ == "__main__":
     rounds, address, *stores = sys.argv[1:]
     for folder, name, delivery in (store.split("=") for store in stores):
         for number, where in enumerate(list(POINTS) * int(rounds)):
-            if (code := ended_at(where, Path(folder), address, name, delivery, number)) != -signal.SIGKILL:
+            work = functools.partial(run, Path(folder), address, name, delivery, number)
+            if (code := ended_at(where, times_at(where, number), work)) != -signal.SIGKILL:
                 sys.exit(f"at {where}, number {number}: ended with {code}")
