@@ -16,10 +16,8 @@ TESTS = Path(__file__).parent
 
 ELSEWHERE = {
     # Commands, as people call them.
-    "test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
-    "cli/alerts cli/apply cli/completion cli/difference cli/progress cli/rows cli/sql cli/status cli/summary cli/swap "
-    "cli/tables "
-    "cli/types",
+    "test_cli.py": "cli/app cli/init cli/options cli/output cli/progress cli/questions cli/run cli/status cli/swap "
+    "cli/tables",
     "test_configuration.py": "store/config_history",
     "live/test_applies.py": "serve/config_api",
     "live/test_check.py": "preflight/clusters preflight/machine",
@@ -51,7 +49,6 @@ ELSEWHERE = {
     "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_reader sink/topic_state "
     "sink/topic_writer sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
-    "live/test_explainer.py": "cli/why",
     "live/test_formats.py": "schemas/record_decoder",
     "live/test_bulk.py": "spark/read/in_tasks",
     "live/test_inbox.py": "kafka/acknowledgements",

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from code_blocks import blocks, module
 from filling import Filling
 from serving import HTTP, SECONDS, Steering, application, serving
-from turnout.cli.types import interfaces
+from turnout.cli.tables import interfaces
 from turnout.config import Role
 from turnout.plan.control import Outcome
 from turnout.plan.control_parsing import parse_message

@@ -24,7 +24,7 @@ from turnout.store.query.difference import DifferenceResult
 from turnout.store.query.sql import SqlResult
 from turnout.store.query.summary_read import SummaryResult
 from turnout.store.query.windows import Window, WindowResult, open_window
-from turnout_client.arrow_columns import is_plain, is_time, iso_texts
+from turnout_client.arrow_columns import for_json, is_plain, is_time, iso_texts
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -255,18 +255,6 @@ def _unwritten(error: OSError) -> TurnoutError:
 def _disposition(name: str) -> str:
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-@") else "_" for c in name)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
-
-
-def for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = column.type
-    if is_time(kind):
-        return iso_texts(column)
-    if pa.types.is_float32(kind):
-        # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
-        return column.cast(pa.string()).cast(pa.float64())
-    if pa.types.is_decimal(kind):
-        return column.cast(pa.string())
-    return column
 
 
 def _plain(value: object) -> object:
