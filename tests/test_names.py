@@ -19,12 +19,11 @@ ELSEWHERE = {
     "test_cli.py": "cli/app cli/init cli/options cli/output cli/progress cli/questions cli/run cli/status cli/swap "
     "cli/tables",
     "test_configuration.py": "store/config_history",
-    "live/test_applies.py": "serve/config_api",
     "live/test_check.py": "preflight/clusters preflight/machine",
     # A file by example.
     "live/test_by_example.py": "kafka/topic_creation cli/topic",
     "test_suggestion.py": "example/likely_keys",
-    "test_example_api.py": "example/by_example",
+    "test_example_api.py": "example/by_example serve/kafka_api",
     "test_topic_example.py": "example/schema_columns",
     "live/test_demo.py": "local/spinner",
     # The client is one thing to those who use it.
@@ -45,7 +44,7 @@ ELSEWHERE = {
     # Sinks: what is written, by what a topic folds to.
     "test_records.py": "store/outgoing",
     "test_watched_rows.py": "alert/events",
-    "live/test_alert_targets.py": "alert/deliverer alert/targets serve/alert_api",
+    "live/test_alert_targets.py": "alert/deliverer alert/targets",
     "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_reader sink/topic_state "
     "sink/topic_writer sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
@@ -63,15 +62,15 @@ ELSEWHERE = {
     # The server over real sockets.
     # People of an identity provider.
     "live/test_login.py": "issuer/provider serve/login_api",
-    "test_access.py": "serve/bodies serve/connections serve/origins serve/strict_requests",
-    "test_summaries.py": "serve/live/selects",
+    "test_access.py": "serve/bodies serve/connections serve/origins",
+    "test_differences.py": "serve/live/computed",
     "test_summary_history.py": "serve/live/history_samples",
     "test_summary_read.py": "store/query/summary_merge store/query/summary_sql",
     "test_sql.py": "store/query/sql_process store/query/sql_worker",
     "test_read_api.py": "serve/app serve/parameters serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",
     "test_saved_api.py": "store/saved_views",
-    "test_limits.py": "serve/reader_watch serve/live/parsing",
+    "test_limits.py": "serve/live/parsing",
     "test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
     "serve/live/windows store/feed plan/position",
     "test_mcp_server.py": "serve/agent_tools cli/mcp",

@@ -55,9 +55,13 @@ def checked(body: bytes, shape: type[M], example: str) -> M:
     try:
         return shape.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "body"
-        raise TurnoutError("bad_body", f"{where}: {first['msg']}", f"send JSON such as {example}") from error
+        raise TurnoutError("bad_body", first_fault(error, "body"), f"send JSON such as {example}") from error
+
+
+def first_fault(error: ValidationError, whole: str) -> str:
+    """The first fault of what was sent: its place, or the word for the whole, and what is wrong there."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
 
 
 def _too_large(most: int, smaller: str) -> TurnoutError:

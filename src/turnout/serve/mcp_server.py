@@ -79,10 +79,9 @@ class AgentServer:
             tool = getattr(AgentTools(partial(_ask, self._access, request)), asked.name)
             answer = await validate_call(tool)(**(asked.arguments or {}))
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
+            fault = bodies.first_fault(error, "arguments")
             known = ", ".join(_DESCRIBED[asked.name].input_schema["properties"])
-            return _result(f"{where}: {first['msg']}\nhint: arguments: {known or 'none'}\ncode: bad_body", failed=True)
+            return _result(f"{fault}\nhint: arguments: {known or 'none'}\ncode: bad_body", failed=True)
         except TurnoutError as error:
             return _result(f"{error.message}\nhint: {error.hint}\ncode: {error.code}", failed=True)
         return _result(json.dumps(answer, ensure_ascii=False))

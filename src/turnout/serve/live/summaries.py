@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from turnout.plan.position import Position
 from turnout.serve.formats import json_object, rows_json
 from turnout.serve.live.outbox import Part, Subscription
-from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SharedComputed, clients_of
+from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SharedComputed, TableState, clients_of
 from turnout.serve.live.summary_history import MAX_POINT_GROUPS, now_ms
 from turnout.serve.live.turns import GroupChanges
 from turnout.serve.reads import Reading
@@ -26,36 +25,23 @@ from turnout.store.query.summary_read import KeptGroups, SummaryResult, read_gro
 
 
 @dataclass(frozen=True, slots=True)
-class _SummaryState:
-    """What the clients have: where the table was, and the encoded groups; `first` are those of a history's point."""
+class _SummaryState(TableState):
+    """What the clients have of a summary; `first` are the groups of a history's point."""
 
-    position: Position
-    total: int
-    groups: bytes
     first: bytes
     kept: KeptGroups | None
 
     @property
     def size(self) -> int:
-        return len(self.groups) + (self.kept.groups.nbytes if self.kept else 0)
-
-    def differs(self, other: _SummaryState) -> bool:
-        """Whether a viewer would see a difference; a version alone is none."""
-        mine, others = (self.groups, self.total), (other.groups, other.total)
-        return mine != others or self.position.generation != other.position.generation
-
-    def body(self, table: str, **more: bytes) -> bytes:
-        fields = {"table": table, **self.position.as_json(), "total": self.total}
-        return json_object(fields, **more)[:-1] + b"," + self.groups[1:]
+        return len(self.encoded) + (self.kept.groups.nbytes if self.kept else 0)
 
 
-class SharedSummary(SharedComputed):
+class SharedSummary(SharedComputed[_SummaryState]):
     """One summary and all its subscriptions."""
 
     def __init__(self, summary: Summary, readers: Readers, ended: Callable[[], None]) -> None:
         super().__init__(summary.table, readers, ended)
         self._summary = summary
-        self._state: _SummaryState | None = None
         self._keeps = summary_read.keepable(summary)
         self._history = readers.histories.enter(summary)
         self._last_client = ""
@@ -74,17 +60,12 @@ class SharedSummary(SharedComputed):
     def wanted(self) -> Wanted | None:
         return summary_read.wanted(self._summary) if self._keeps else None
 
-    async def _renew(self) -> bool:
-        before = self._state
-        fresh = await self._merged()
-        if fresh is None:
-            fresh = await self._compute(self._read, large=self._summary.costly)
-        self._state, self.position = fresh, fresh.position
-        self._drop_deltas(fresh.position)
-        differs = before is None or fresh.differs(before)
-        if differs:
-            self._history.add(now_ms(), fresh.position.generation, fresh.first)
-        return differs
+    async def _renew(self, before: _SummaryState | None) -> _SummaryState:
+        merged = await self._merged()
+        return merged if merged is not None else await self._compute(self._read, large=self._summary.costly)
+
+    def _changed(self, fresh: _SummaryState) -> None:
+        self._history.add(now_ms(), fresh.position.generation, fresh.first)
 
     async def _merged(self) -> _SummaryState | None:
         """The state after all known changes; None where the table has to be read."""
@@ -108,17 +89,16 @@ class SharedSummary(SharedComputed):
             self._keeps = False  # not to read it twice each time
         return _state(read_summary(store, self._summary), None)
 
-    def _send_to(self, subscription: Subscription) -> None:
-        assert self._state is not None
+    def _send_to(self, subscription: Subscription, state: _SummaryState) -> None:
         if not subscription.history_seconds:
-            subscription.replace("summary", self._state.body(self._summary.table))
+            subscription.replace("summary", state.body(self._summary.table))
             return
 
         async def body() -> bytes:
             return self._with_history(subscription)
 
         # Made when it is sent: only then is it known which points the client has.
-        subscription.replace("summary", Part(body, self._size))
+        subscription.replace("summary", Part(body, self._size(state)))
 
     def _with_history(self, subscription: Subscription) -> bytes:
         assert self._state is not None
@@ -128,10 +108,8 @@ class SharedSummary(SharedComputed):
             self._sent[subscription] = newest
         return self._state.body(self._summary.table, history=history)
 
-    @property
-    def _size(self) -> int:
-        state, history = self._state, self._history
-        return (state.size if state else 0) + (history.size if history else 0)
+    def _size(self, state: _SummaryState) -> int:
+        return state.size + self._history.size
 
 
 def first_groups(groups: pa.Table) -> bytes:
