@@ -33,7 +33,7 @@ from turnout.config.server import ServerSettings
 from turnout.config.values import is_loopback
 from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.control import ApplyRequest, ControlMessage, Outcome
-from turnout.serve import bodies, connections
+from turnout.serve import connections, requests
 from turnout.serve.access import Access, Gate, identity_of, subprotocol_of
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
@@ -1054,7 +1054,7 @@ def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path, monkeypa
 
 
 def test_body_that_does_not_come_is_not_waited_for(open_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(requests, "BODY_SECONDS", 0.2)
     head = b"POST /api/control HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
     status, body = raw_exchange(open_site.port, head)
     assert status == 408

@@ -21,7 +21,7 @@ ELSEWHERE = {
     "test_configuration.py": "store/config_history",
     "live/test_check.py": "preflight/clusters preflight/machine",
     # A file by example.
-    "live/test_by_example.py": "kafka/topic_creation cli/topic",
+    "live/test_by_example.py": "kafka/topic_creation",
     "test_suggestion.py": "example/likely_keys",
     "test_example_api.py": "example/by_example serve/kafka_api",
     "test_topic_example.py": "example/schema_columns",
@@ -62,12 +62,11 @@ ELSEWHERE = {
     # The server over real sockets.
     # People of an identity provider.
     "live/test_login.py": "issuer/provider serve/login_api",
-    "test_access.py": "serve/bodies serve/connections serve/origins",
+    "test_access.py": "serve/connections serve/origins",
     "test_differences.py": "serve/live/computed",
-    "test_summary_history.py": "serve/live/history_samples",
     "test_summary_read.py": "store/query/summary_merge store/query/summary_sql",
     "test_sql.py": "store/query/sql_process store/query/sql_worker",
-    "test_read_api.py": "serve/app serve/parameters serve/responses",
+    "test_read_api.py": "serve/app serve/requests serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",
     "test_saved_api.py": "store/saved_views",
     "test_limits.py": "serve/live/parsing",

@@ -10,7 +10,7 @@ if "_TURNOUT_COMPLETE" in os.environ:  # a Ctrl-C while a shell completes ends i
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 # Importing a module adds its commands; `app.py` has the order in which `turnout --help` lists them.
-from turnout.cli import init, mcp, questions, run, status, swap, tables, topic, watch  # noqa: F401
+from turnout.cli import init, mcp, questions, run, status, swap, tables, watch  # noqa: F401
 from turnout.cli.app import app
 
 __all__ = ["app", "main"]

@@ -37,11 +37,10 @@ from turnout.serve.kafka_api import KafkaApi
 from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.changes import CHANGES_PART
 from turnout.serve.live.endpoint import Live
-from turnout.serve.live.history_samples import HistorySamples
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.shared import Readers
+from turnout.serve.live.summaries import HistorySamples
 from turnout.serve.login_api import LoginApi
-from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import Reads
 from turnout.serve.responses import (
@@ -52,7 +51,7 @@ from turnout.serve.responses import (
     on_http_error,
     on_turnout_error,
 )
-from turnout.serve.routes import Call, CallRoute, routes_of
+from turnout.serve.routes import Call, CallRoute, document, routes_of
 from turnout.serve.saved_api import SavedApi
 from turnout_client.messages import MAX_MESSAGE_BYTES
 

@@ -13,7 +13,6 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from turnout.config.server import ServerSettings
-from turnout.serve import bodies
 from turnout.serve.formats import (
     Export,
     Format,
@@ -28,8 +27,8 @@ from turnout.serve.formats import (
     to_form,
 )
 from turnout.serve.limits import Hold
-from turnout.serve.parameters import OF_DIFFERENCES, OF_SUMMARIES, difference_of, summary_of
 from turnout.serve.reads import Reading
+from turnout.serve.requests import OF_DIFFERENCES, OF_SUMMARIES, checked_body, difference_of, read_body, summary_of
 from turnout.serve.responses import Answers
 from turnout.serve.routes import FILE, READING, Call
 from turnout.serve.schemas import Groups, SqlAnswer, SqlQuestion
@@ -104,8 +103,8 @@ class AskApi:
     async def sql(self, request: Request) -> Response:
         """The rows of one SELECT of your own over published tables, of one moment."""
         self._check_sql(request.scope)
-        body = await bodies.read_body(request, MAX_BODY_BYTES, _SMALLER)
-        asked = bodies.checked(body, SqlQuestion, _EXAMPLE)
+        body = await read_body(request, MAX_BODY_BYTES, _SMALLER)
+        asked = checked_body(body, SqlQuestion, _EXAMPLE)
         memory = self._limits().sql_memory_limit
 
         def read(store: Reading) -> SqlResult:

@@ -20,9 +20,8 @@ from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, MAX_REQUEST_ID, Action, ApplyRequest, Outcome
 from turnout.serve.access import check_operator, identity_of
-from turnout.serve.bodies import YAML, YAML_KINDS, read_body
-from turnout.serve.parameters import OF_APPLIES, OF_MESSAGES, flag, whole
 from turnout.serve.read_api import STOPPING, Services
+from turnout.serve.requests import OF_APPLIES, OF_MESSAGES, YAML, YAML_KINDS, flag, read_body, whole
 from turnout.serve.responses import Answers, error_response, json_response
 from turnout.serve.routes import READING, Call
 from turnout.serve.schemas import Applied, ConfigHistory, Decided, RefusedFile, Taken

@@ -19,8 +19,8 @@ from turnout.serve import metrics, schemas
 from turnout.serve.access import IDENTITY
 from turnout.serve.formats import Format, result_json, window_file
 from turnout.serve.limits import Viewers
-from turnout.serve.parameters import MAX_JSON_ROWS, OF_WINDOWS, window_of
 from turnout.serve.reads import Reading, Reads
+from turnout.serve.requests import MAX_JSON_ROWS, OF_WINDOWS, window_of
 from turnout.serve.responses import Answers, json_response
 from turnout.serve.rounds import Threads
 from turnout.serve.routes import FILE, READING, Call

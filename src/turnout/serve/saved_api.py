@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
-from turnout.serve import bodies
 from turnout.serve.formats import json_object
+from turnout.serve.requests import checked_body, read_body
 from turnout.serve.responses import Answers, encoded_json, json_response
 from turnout.serve.routes import READING, Call
 from turnout.serve.schemas import Removed, SavedBody, SavedView, SavedViews
@@ -55,10 +55,10 @@ class SavedApi:
     async def save(self, request: Request) -> Response:
         """Keep a view under a name, in place of the one before; answers it as it is listed."""
         name = _name(request)
-        body = await bodies.read_body(request, MAX_VIEW_BYTES, _SMALLER)
+        body = await read_body(request, MAX_VIEW_BYTES, _SMALLER)
         # Written by the type itself: a value to compare with may be a number of any size.
-        checked = bodies.checked(body, SavedBody, _EXAMPLE)
-        view = checked.model_dump_json(exclude=None if checked.sql else {"sql"})
+        given = checked_body(body, SavedBody, _EXAMPLE)
+        view = given.model_dump_json(exclude=None if given.sql else {"sql"})
         await anyio.to_thread.run_sync(save_view, self._database, name, view, limiter=self._writers)
         return encoded_json(_named(name, view))
 

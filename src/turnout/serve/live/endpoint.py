@@ -25,7 +25,7 @@ from turnout.serve.live.outbox import Outbox, Subscription, message, problem_bod
 from turnout.serve.live.parsing import Asked, AskedSql, AskedSummary, BadMessageError, Parsing
 from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
-from turnout.serve.parameters import check_parameters
+from turnout.serve.requests import check_parameters
 from turnout.serve.responses import error_response
 from turnout.store.query.difference import DifferenceQuestion
 from turnout_client.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Unsubscribe, WindowRequest

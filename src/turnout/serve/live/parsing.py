@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from turnout.errors import TurnoutError
 from turnout.plan.where import Term, parse_columns, parse_sort, parse_terms
-from turnout.serve.bodies import first_fault
 from turnout.serve.limits import Buckets, Rate
+from turnout.serve.requests import first_fault
 from turnout.serve.rounds import Threads
 from turnout.store.query.difference import DifferenceQuestion
 from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values

@@ -196,7 +196,7 @@ class Shared:
         return self.position is not None
 
 
-class State(Protocol):
+class HeldState(Protocol):
     """What the clients of a subject have."""
 
     @property
@@ -224,7 +224,7 @@ class TableState:
         return json_object(fields, **more)[:-1] + b"," + self.encoded[1:]
 
 
-S = TypeVar("S", bound=State)
+S = TypeVar("S", bound=HeldState)
 
 
 class SharedState(Shared, Generic[S]):
