@@ -29,7 +29,6 @@ from turnout.config import Settings
 from turnout.config.configuration import Configuration
 from turnout.errors import TurnoutError, needs_extra
 from turnout.serve.access import PUBLIC, Access, Gate
-from turnout.serve.ask_api import AskApi
 from turnout.serve.connections import Connection, OpenConnections, Socket
 from turnout.serve.control_api import ControlApi
 from turnout.serve.formats import to_json
@@ -102,8 +101,7 @@ def create_app(
 
     configuration.listen(adopt)
     calls = [
-        *routes_of(Api(services, viewers, reads, answers)),
-        *routes_of(AskApi(answers, lambda: services.limits, access.check_sql)),
+        *routes_of(Api(services, viewers, reads, answers, access.check_sql)),
         *routes_of(KafkaApi(services, answers)),
         *routes_of(SavedApi(services.database, answers)),
         *routes_of(ControlApi(services, answers, configuration, access.check_apply)),

@@ -23,7 +23,7 @@ from turnout.serve.reads import Reading
 from turnout.store.query.difference import DifferenceResult
 from turnout.store.query.sql import SqlResult
 from turnout.store.query.summary_read import SummaryResult
-from turnout.store.query.windows import Window, WindowResult, open_window
+from turnout.store.query.windows import WindowResult
 from turnout_client.arrow_columns import for_json, is_plain, is_time, iso_texts
 
 log = logging.getLogger(__name__)
@@ -166,21 +166,14 @@ def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]]
     return b"[%s]" % b",".join(pieces)
 
 
-def window_file(reading: Reading, window: Window, export: Export, hold: Hold) -> TableFile:
-    """The window as a file.
+def table_file(
+    reading: Reading, rows: pa.RecordBatchReader, name: str, numbers: dict[str, int], export: Export, hold: Hold
+) -> TableFile:
+    """Rows as a file of that name, with `numbers` as headers.
 
     It is written whole before the first byte is sent: the snapshot lasts as long as the read, never as long as a slow
     client, and an error on the way still becomes an error answer.
     """
-    with open_window(reading, window) as stream:
-        numbers = {"Generation": stream.generation, "Version": stream.version, "Total": stream.total}
-        return table_file(reading, stream.rows, window.table, numbers, export, hold)
-
-
-def table_file(
-    reading: Reading, rows: pa.RecordBatchReader, name: str, numbers: dict[str, int], export: Export, hold: Hold
-) -> TableFile:
-    """Rows as a file of that name, with `numbers` as headers."""
     kind = export.kind
     # Closed by the caller: the file outlives this function.
     content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115

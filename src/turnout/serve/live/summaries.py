@@ -91,14 +91,14 @@ class SharedSummary(SharedComputed[_SummaryState]):
         if self._state is None or self._state.kept is None:
             return None
         self.pause_seconds = LEAST_PAUSE_SECONDS
-        client = min(clients_of(self._subscriptions), default="")
-        return await self._readers.summaries.merge(client, self._due, lambda made: _state(made[1], made[0]))
+        # One client for all who share it: the first by name.
+        return await self._readers.summaries.merge(self._due, sorted(clients_of(self._subscriptions))[:1])
 
-    def _due(self) -> GroupChanges | None:
+    def _due(self) -> GroupChanges[_SummaryState] | None:
         if self._state is None or (kept := self._state.kept) is None:
             return None
         deltas = self._known_deltas(kept.position, kept.columns)
-        return (kept, deltas) if deltas else None
+        return GroupChanges(kept, deltas, lambda made: _state(made[1], made[0])) if deltas else None
 
     def _read(self, store: Reading) -> _SummaryState:
         if self._keeps:
