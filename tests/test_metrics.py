@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from serving import Steering, small_store
 from turnout import __version__
-from turnout.alert.alerts import AlertStatus
+from turnout.alert.running_alert import AlertStatus
 from turnout.config import AlertSettings, SinkSettings, TargetSettings
 from turnout.plan.position import Position
 from turnout.plan.times import now_milliseconds

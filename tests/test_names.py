@@ -44,7 +44,7 @@ ELSEWHERE = {
     # Sinks: what is written, by what a topic folds to.
     "test_records.py": "store/outgoing",
     "test_watched_rows.py": "alert/events",
-    "live/test_alert_targets.py": "alert/deliverer alert/targets",
+    "live/test_alert_targets.py": "alert/running_alert alert/targets",
     "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_reader sink/topic_state "
     "sink/topic_writer sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.

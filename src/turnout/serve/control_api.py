@@ -3,9 +3,11 @@
 A message goes to the control queue as it came, and so does a file; its sender waits here for the outcome.
 """
 
+from __future__ import annotations
+
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,6 +21,7 @@ from starlette.types import Scope
 from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, MAX_REQUEST_ID, Action, ApplyRequest, Outcome
+from turnout.plan.control_parsing import body_of
 from turnout.serve.access import check_operator, identity_of
 from turnout.serve.read_api import STOPPING, Services
 from turnout.serve.requests import OF_APPLIES, OF_MESSAGES, YAML, YAML_KINDS, flag, read_body, whole
@@ -50,9 +53,17 @@ def _message_call(path: str, body: str, errors: tuple[str, ...] = _ERRORS) -> Ca
     return Call(path, Decided, accepted=Taken, errors=errors, parameters=OF_MESSAGES, body=body, method="POST")
 
 
-def _errors_without_build(code: str) -> tuple[str, ...]:
-    """The errors of an action that builds nothing; `code` is its own."""
-    return "generation_conflict", "bad_control", code, "store_unavailable", "closed"
+def _action(action: Action, summary: str, code: str | None = None) -> Callable[..., Awaitable[Response]]:
+    """Declare the call of an action; `code` is the error of one that builds nothing."""
+    errors = ("generation_conflict", "bad_control", code, "store_unavailable", "closed") if code else _ERRORS
+
+    @_message_call(f"/api/{action}", body_of(action), errors)
+    async def act(self: ControlApi, request: Request) -> Response:
+        body = await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)
+        return await self._steer(request, _message_of(action, body))
+
+    act.__name__, act.__doc__ = action.value, summary
+    return act
 
 
 @dataclass(slots=True)
@@ -71,25 +82,16 @@ class ControlApi:
         """Send a control message; answers its outcome."""
         return await self._steer(request, await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT))
 
-    @_message_call("/api/rollback", "RollbackMessage")
-    async def rollback(self, request: Request) -> Response:
-        """Go back to the previous plan; answers the outcome."""
-        return await self._act(request, Action.ROLLBACK)
-
-    @_message_call("/api/cancel", "CancelMessage", _errors_without_build("nothing_to_cancel"))
-    async def cancel(self, request: Request) -> Response:
-        """End the build under way; answers the outcome."""
-        return await self._act(request, Action.CANCEL)
-
-    @_message_call("/api/publish", "PublishMessage")
-    async def publish(self, request: Request) -> Response:
-        """Publish the candidate; answers the outcome. `expectedGeneration` is the candidate's."""
-        return await self._act(request, Action.PUBLISH)
-
-    @_message_call("/api/discard", "DiscardMessage", _errors_without_build("no_candidate"))
-    async def discard(self, request: Request) -> Response:
-        """Remove the candidate; answers the outcome. `expectedGeneration` is the candidate's."""
-        return await self._act(request, Action.DISCARD)
+    rollback = _action(Action.ROLLBACK, "Go back to the previous plan; answers the outcome.")
+    cancel = _action(Action.CANCEL, "End the build under way; answers the outcome.", "nothing_to_cancel")
+    publish = _action(
+        Action.PUBLISH, "Publish the candidate; answers the outcome. `expectedGeneration` is the candidate's."
+    )
+    discard = _action(
+        Action.DISCARD,
+        "Remove the candidate; answers the outcome. `expectedGeneration` is the candidate's.",
+        "no_candidate",
+    )
 
     @Call("/api/config", YAML, errors=("forbidden",))
     async def read_config(self, request: Request) -> Response:
@@ -129,10 +131,6 @@ class ControlApi:
             force=flag(query, "force", default=False),
         )
         return await self._decided(request, self._services.orchestrator.apply, asked, _applied)
-
-    async def _act(self, request: Request, action: Action) -> Response:
-        body = await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)
-        return await self._steer(request, _message_of(action, body))
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
         return await self._decided(request, self._services.orchestrator.queue.submit, raw, _steered)
