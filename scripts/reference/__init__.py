@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reference import cli, errors, http, metrics, settings
-from turnout.serve.example_api import Example
+from turnout.serve.kafka_api import Example
 from turnout.serve.schemas import Report, Status
 
 ROOT = Path(__file__).resolve().parents[2]

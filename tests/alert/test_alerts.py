@@ -11,8 +11,9 @@ import pytest
 
 from fake_webhook import Hook, hooked
 from filled_store import Filling
-from turnout.alert import deliverer
-from turnout.alert.alerts import Alerts, AlertStatus
+from turnout.alert import running_alert
+from turnout.alert.alerts import Alerts
+from turnout.alert.running_alert import AlertStatus
 from turnout.config import AlertSettings, KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
@@ -79,7 +80,7 @@ def running(tmp_path: Path) -> Iterator[Watched]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failed deliveries are tried again soon."""
-    monkeypatch.setattr(deliverer, "PAUSES_SECONDS", (0.01, 0.05))
+    monkeypatch.setattr(running_alert, "PAUSES_SECONDS", (0.01, 0.05))
 
 
 def user(number: int, **more: Any) -> dict[str, Any]:

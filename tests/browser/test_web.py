@@ -31,7 +31,7 @@ from fake_orchestrator import FakeOrchestrator
 from filled_store import Filling
 from http_server import HTTP, SECONDS, application, serving
 from page_visit import wait_until
-from turnout.cli.types import interfaces
+from turnout.cli.tables import interfaces
 from turnout.config import Role
 from turnout.plan.control import Outcome
 from turnout.plan.control_parsing import parse_message

@@ -37,8 +37,8 @@ from small_disk import fill, small_disk
 from turnout import config
 from turnout.cli import app
 from turnout.cli.output import cell, printable
-from turnout.cli.summary import bar
-from turnout.cli.types import interfaces
+from turnout.cli.questions import bar
+from turnout.cli.tables import interfaces
 from turnout.config import sent
 from turnout.errors import TurnoutError
 from turnout.local.demo import banner, settings

@@ -30,7 +30,7 @@ from turnout.config import parse
 from turnout.config.configuration import Configuration
 from turnout.errors import TurnoutError
 from turnout.local.broker import EmbeddedBroker
-from turnout.serve import why_api
+from turnout.serve import kafka_api
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger
 from turnout.store.query.row_records import MOST_OTHERS, MOST_ROWS, WhyQuestion
@@ -51,7 +51,7 @@ numbers = itertools.count()
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow machine takes its time."""
     monkeypatch.setattr(explainer, "KAFKA_SECONDS", patience())
-    monkeypatch.setattr(why_api, "_ASKING_SECONDS", patience())
+    monkeypatch.setattr(kafka_api, "_ASKING_SECONDS", patience())
 
 
 class Topics:

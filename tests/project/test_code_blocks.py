@@ -22,8 +22,7 @@ from code_blocks import NOT_RUN, ROOT, SECRET, Block, blocks, commands, configur
 from turnout.cli import app
 from turnout.plan.control_parsing import parse_message
 from turnout.serve import schemas
-from turnout.serve.example_api import Example
-from turnout.serve.why_api import Why
+from turnout.serve.kafka_api import Example, Why
 from turnout_client import messages
 
 RUN = {"yaml", "json", "python", "console", "sh", "ts", "tsx", "html"}

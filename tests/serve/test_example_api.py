@@ -17,7 +17,7 @@ from turnout.config.document import parse_yaml
 from turnout.config.settings import default_sources
 from turnout.errors import TurnoutError
 from turnout.example.by_example import new_source, source_json
-from turnout.serve import example_api
+from turnout.serve import kafka_api
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
@@ -134,7 +134,7 @@ def test_kafka_that_hangs_is_told_in_time(
     database: Database, steering: Examining, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = threading.Event()
-    monkeypatch.setattr(example_api, "_LOOKING_SECONDS", 0.05)
+    monkeypatch.setattr(kafka_api, "_LOOKING_SECONDS", 0.05)
     monkeypatch.setattr(steering, "example", lambda *_: held.wait())
     try:
         answer = client_of(database, steering).get("/api/topics/people/example")

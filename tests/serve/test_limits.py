@@ -417,7 +417,7 @@ def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answere
 ) -> None:
     # However slow the machine is, connections stay until the test has looked.
     monkeypatch.setattr("turnout.serve.connections._REFUSAL_SECONDS", SECONDS)
-    monkeypatch.setattr("turnout.serve.bodies.BODY_SECONDS", SECONDS)
+    monkeypatch.setattr("turnout.serve.requests.BODY_SECONDS", SECONDS)
     open_connections = OpenConnections(most=8, share=4, request_seconds=SECONDS)
     with serving(app(quiet), open_connections=open_connections) as url, client(url) as other, ExitStack() as held:
         host = httpx.URL(url).netloc.decode()

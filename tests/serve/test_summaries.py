@@ -239,7 +239,7 @@ def test_live_sql_is_not_run_for_tables_that_it_does_not_name(
         ran.append(text)
         return read_sql(store, text, *more)
 
-    monkeypatch.setattr("turnout.serve.live.selects.read_sql", counted)
+    monkeypatch.setattr("turnout.serve.live.computed.read_sql", counted)
     with Socket(url) as socket:
         socket.send(type="sql", id="q", sql="select count(*) from control_raw", live=True)
         assert rows(socket).rows == [[0]]

@@ -13,7 +13,7 @@ from live_socket import Socket
 from turnout.plan.joins import Join
 from turnout.plan.position import Position
 from turnout.plan.where import parse_terms
-from turnout.serve.live import history_samples, summary_history
+from turnout.serve.live import summaries, summary_history
 from turnout.serve.live.summary_history import MAX_LEFT, MAX_LEFT_BY_CLIENT, Histories
 from turnout.store.query.summary import Summary, parse_by, parse_order
 from turnout.store.query.summary_read import read_summary
@@ -25,7 +25,7 @@ from turnout_client.messages import SummaryGroups, SummaryHistory
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """The server of the shared fixture, which takes its samples often."""
-    monkeypatch.setattr(history_samples, "SAMPLE_SECONDS", 0.05)
+    monkeypatch.setattr(summaries, "SAMPLE_SECONDS", 0.05)
     address: str = request.getfixturevalue("url")
     return address
 
@@ -54,7 +54,7 @@ def test_row_count_of_each_table_is_sampled_while_nobody_looks(filling: Filling,
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(history_samples, "count_rows", noted)
+        patch.setattr(summaries, "count_rows", noted)
         filling.batch(users=[{**USER_1, "userId": "u3"}])
         wait_until(lambda: 3 in counted)
         filling.swap(users=[USER_1])
@@ -93,8 +93,8 @@ def test_summaries_that_nobody_looks_at_are_read_only_when_their_table_changed(
 
         return run
 
-    monkeypatch.setattr(history_samples, "read_positions", noted("round", read_positions))
-    monkeypatch.setattr(history_samples, "read_summary", noted("read", read_summary))
+    monkeypatch.setattr(summaries, "read_positions", noted("round", read_positions))
+    monkeypatch.setattr(summaries, "read_summary", noted("read", read_summary))
     asked(url, table="users_ui", by="age")
     wait_until(lambda: "read" in events, what="the summary to be read")
     first = len(events)
@@ -183,8 +183,8 @@ def test_sample_that_was_read_before_somebody_looked_is_not_added() -> None:
     histories.enter(summary).add(0, 2, b"[]")
     histories.leave(summary, "one", 10.0)
     (kept,) = histories.left()
-    assert not history_samples.add_sample(kept, 9.0, Position(1, 7), b"[[1]]")
+    assert not summaries.add_sample(kept, 9.0, Position(1, 7), b"[[1]]")
     assert kept.position is None
-    assert history_samples.add_sample(kept, 11.0, Position(2, 8), b"[[1]]")
+    assert summaries.add_sample(kept, 11.0, Position(2, 8), b"[[1]]")
     assert kept.position == Position(2, 8)
     assert json.loads(kept.history.body(60, 0, None)[0])["swaps"] == []

@@ -18,7 +18,7 @@ from oracle import Sent
 from reason_oracle import Fed
 from turnout.config import parse
 from turnout.config.configuration import Configuration
-from turnout.serve import why_api
+from turnout.serve import kafka_api
 from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
 from turnout.store.ledger import Ledger
@@ -148,7 +148,7 @@ def test_kafka_that_hangs_holds_up_neither_the_answer_nor_others(fed: Fed, monke
         return self.as_json(found, {})
 
     monkeypatch.setattr(Explainer, "answer", hang)
-    monkeypatch.setattr(why_api, "_ASKING_SECONDS", 0.2)
+    monkeypatch.setattr(kafka_api, "_ASKING_SECONDS", 0.2)
     try:
         with serving(create_app(Services(fed.database, Explaining(fed)))) as url:
             answers = [HTTP.get(f"{url}/api/tables/final_ui/why?key=7") for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The command line, one module for each command; `options.py` and `output.py` have what they share.
+"""The command line, one module for each kind of commands; `app.py`, `options.py` and `output.py` have what they share.
 
 Nothing here imports Spark, Kafka or the store before a command needs it: `turnout --help` answers at once.
 """
@@ -9,12 +9,9 @@ import signal
 if "_TURNOUT_COMPLETE" in os.environ:  # a Ctrl-C while a shell completes ends it without a word
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+# Importing a module adds its commands; `app.py` has the order in which `turnout --help` lists them.
+from turnout.cli import init, mcp, questions, run, status, swap, tables, watch  # noqa: F401
 from turnout.cli.app import app
-
-# Importing a module adds its command, `swap` also those of actions; `turnout --help` lists them in this order.
-# isort: off
-from turnout.cli import demo, run, init, check, prepare, broker, tables, status, history  # noqa: F401
-from turnout.cli import rows, why, watch, summary, difference, sql, swap, apply, types, mcp, topic, alerts  # noqa: F401
 
 __all__ = ["app", "main"]
 

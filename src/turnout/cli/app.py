@@ -1,13 +1,18 @@
-"""The application: its commands, `--version`, and where errors end.
+"""The application: its commands, `--version`, what every command that asks a server has, and where errors end.
 
 `make reference` writes the help of all commands to docs/reference/cli.md. Errors go to standard
 error as `error: ...` and `hint: ...`, with exit code 1; wrong usage is 2.
 """
 
+from __future__ import annotations
+
 import errno
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from rich.console import RenderableType
 from typer.core import TyperGroup
 
 from turnout import __version__
@@ -15,6 +20,12 @@ from turnout.cli import options, output
 from turnout.errors import TurnoutError
 
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
+# As `turnout --help` lists them: a module has commands of one kind, which are not all needed at one time.
+_ORDER = (
+    *("demo", "run", "init", "check", "prepare", "broker", "tables", "status", "history", "rows", "why", "watch"),
+    *("summary", "difference", "sql", "swap", "rollback", "cancel", "publish", "discard", "apply", "types", "mcp"),
+    *("alerts", "topic"),
+)
 
 
 class Commands(TyperGroup):
@@ -22,6 +33,7 @@ class Commands(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
+        self.commands = {name: self.commands[name] for name in (*_ORDER, *self.commands) if name in self.commands}
         for command in self.commands.values():  # the lines of a paragraph end where the terminal does
             paragraphs = (command.help or "").split("\n\n")
             command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -55,6 +67,58 @@ app = typer.Typer(
 def examples(*commands: str) -> str:
     """The end of a command's help: a line for each example."""
     return "\n\n".join(f"Example:  {command}" for command in commands)
+
+
+class Printed(NamedTuple):
+    """What a command prints: the document with `--json`, else the pictures. One that `failed` has exit code 1."""
+
+    document: object
+    pictures: Iterable[RenderableType]
+    failed: bool = False
+
+
+def show(printed: Printed, json: bool) -> None:
+    """Print the end of a command."""
+    if json:
+        output.print_json(printed.document)
+    else:
+        screen = output.console()
+        for picture in printed.pictures:
+            screen.print(picture)
+    if printed.failed:
+        raise typer.Exit(1)
+
+
+def asking(
+    *commands: str, name: str | None = None, help: str | None = None, to: typer.Typer = app
+) -> Callable[[Callable[..., Printed | None]], None]:
+    """Add a command that asks a server, with these examples: it has `--url`, `--token` and `--json` besides its own.
+
+    Its function gets a client, and `json` where it has such a parameter; it may print itself, and return None.
+    """
+
+    def add(function: Callable[..., Printed | None]) -> None:
+        # The type of the client is imported for type checkers alone.
+        own = dict(inspect.signature(function, eval_str=True, locals={"Client": None}).parameters)
+        wants_json = own.pop("json", None) is not None
+        del own["client"]
+
+        def command(url: str, token: str, json: bool, **given: Any) -> None:
+            with options.connected(url, token) as client:
+                printed = function(client, **given, **({"json": json} if wants_json else {}))
+            if printed is not None:
+                show(printed, json)
+
+        shared = inspect.signature(_shared, eval_str=True).parameters
+        setattr(command, "__signature__", inspect.Signature([*own.values(), *shared.values()]))  # noqa: B010
+        command.__doc__ = function.__doc__
+        to.command(name or function.__name__, help=help, epilog=examples(*commands))(command)
+
+    return add
+
+
+def _shared(url: options.Url = options.DEFAULT_URL, token: options.Token = "", json: options.Json = False) -> None:
+    """Has the options of every command that asks a server."""
 
 
 def _version(value: bool) -> None:

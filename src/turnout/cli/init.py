@@ -1,16 +1,27 @@
-"""`init`: a configuration file to start from, or one that is generated from the records of topics."""
+"""Before a run: `init` writes a file, also by the records of topics, `check` tries it, and `topic` makes topics."""
 
+from __future__ import annotations
+
+import os
 import sys
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from turnout.cli import options, output
-from turnout.cli.app import app, examples
+from turnout.cli.app import Commands, app, examples
 from turnout.errors import TurnoutError
 
+if TYPE_CHECKING:
+    from turnout.config import KafkaSettings
+
 DEFAULT_RECORDS, MOST_RECORDS = 500, 10_000
+_MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "fault": ("✗", "red")}
 
 
 @app.command(
@@ -93,3 +104,117 @@ def _report(file: Path, *, json: bool) -> None:
         output.print_json({"path": str(file)})
     else:
         print(f"Wrote {file}. Next: edit it, then turnout check -c {file}, then turnout run -c {file}")
+
+
+@app.command(epilog=examples("turnout check -c turnout.yaml", "turnout check --json"))
+def check(config: options.Config = "turnout.yaml", json: options.Json = False) -> None:
+    """Check the file, Kafka, topics, records, Java and folders; say what is wrong and what to do.
+
+    Lists all faults of the file with their lines, then checks Java, the data folder, the port, Spark, the schema
+    registry, the identity provider, Kafka (for data and for control), and every topic: does it exist, how many
+    partitions and records does it have, do its newest records fit the declared columns. It changes nothing. Exit code 1
+    when something would keep `turnout run` from working.
+
+    For each cluster it shows the properties of both Kafka clients with secrets masked, tries each step of a connection
+    (name, port, TLS, token endpoint), and connects with librdkafka and, for the data, with the Java client that Spark
+    uses. A failure is reported with its cause: a name that is not known, a certificate that is not trusted, has expired
+    or is for another name, a client certificate or a password that the broker refused, a SASL mechanism that it does
+    not have, a token endpoint that is down or refuses, a missing right on a topic or a group.
+
+    With `--json`: `{"ok", "findings": [{"subject", "level", "text", "hint"}]}`; a level is `ok`, `warning` or `fault`.
+    """
+    from turnout.preflight.machine import check_all
+
+    findings = check_all(Path(config))
+    faults = sum(finding.level == "fault" for finding in findings)
+    if json:
+        output.print_json({"ok": not faults, "findings": [asdict(finding) for finding in findings]})
+    else:
+        table = Table("", "what", "found", "what to do", header_style="bold")
+        for finding in findings:
+            texts = (finding.subject, finding.text, finding.hint)
+            table.add_row(output.cell(*_MARKS[finding.level]), *map(output.cell, texts))
+        output.console().print(table)
+        warnings = sum(finding.level == "warning" for finding in findings)
+        output.console().print(_end(faults, warnings, config))
+    if faults:
+        raise typer.Exit(1)
+
+
+def _end(faults: int, warnings: int, config: str) -> Text:
+    warned = f"{warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""
+    if faults:
+        told = f"{faults} fault{'s' if faults > 1 else ''}"
+        return output.cell(", ".join(filter(None, (told, warned))), "bold red")
+    if warned:
+        return output.cell(f"{warned}, no fault. Turnout can run: turnout run -c {config}", "bold yellow")
+    return output.cell(f"No faults. Next: turnout run -c {config}", "bold green")
+
+
+_app = typer.Typer(cls=Commands, no_args_is_help=True, help="Create and list topics of Kafka.")
+app.add_typer(_app, name="topic", epilog=examples("turnout topic create users accounts control"))
+
+TopicConfig = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="A configuration file, whose kafka: is used.", show_default=False),
+]
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        help="Kafka's address, host:port.  [default: the address in the file, else localhost:9092]", show_default=False
+    ),
+]
+
+
+@_app.command(
+    epilog=examples(
+        "turnout topic create users accounts control",
+        "turnout topic create final-joined --partitions 6 --compact -c turnout.yaml",
+    )
+)
+def create(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics to create.", show_default=False)],
+    partitions: Annotated[int, typer.Option(min=1, help="The partitions of each.")] = 1,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Keep the newest record of each key, as topics of sinks should.")
+    ] = False,
+    config: TopicConfig = None,
+    bootstrap: Bootstrap = "",
+    json: options.Json = False,
+) -> None:
+    """Create topics; Kafka decides how many replicas they have."""
+    from turnout.kafka.topic_creation import create_topic
+
+    kafka = _kafka(config, bootstrap)
+    for name in names:
+        create_topic(kafka, name, partitions, compact=compact)
+        if json:
+            output.print_json({"topic": name, "partitions": partitions, "compact": compact})
+        else:
+            print(f"Created {name}: {partitions} partition{'s' if partitions > 1 else ''}")
+
+
+@_app.command("list", epilog=examples("turnout topic list", "turnout topic list --bootstrap kafka:9092 --json"))
+def list_(config: TopicConfig = None, bootstrap: Bootstrap = "", json: options.Json = False) -> None:
+    """List the topics of Kafka, without its internal ones."""
+    from turnout.kafka.topics import Topics
+
+    with closing(Topics(_kafka(config, bootstrap))) as client:
+        names = sorted(name for name in client.names() if not name.startswith("__"))
+        counts = dict.fromkeys(names, 0)
+        for name, _ in client.partitions(names):
+            counts[name] += 1
+    if json:
+        output.print_json({"topics": [{"topic": name, "partitions": count} for name, count in counts.items()]})
+        return
+    table = Table("topic", "partitions", header_style="bold")
+    for name, count in counts.items():
+        table.add_row(output.cell(name), str(count))
+    output.console().print(table if names else "No topics. Create one: turnout topic create NAME")
+
+
+def _kafka(config: Path | None, bootstrap: str) -> KafkaSettings:
+    from turnout.config import load, parse
+
+    settings = load(config) if config is not None else parse({}, Path.cwd(), os.environ)
+    return settings.kafka.model_copy(update={"bootstrap_servers": bootstrap}) if bootstrap else settings.kafka

@@ -1,17 +1,20 @@
-"""The options that several commands have, and the client that they ask for."""
+"""The options that several commands have, what a shell offers for them at Tab, and the client that they ask for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from turnout.cli import completion
 from turnout.errors import TurnoutError
 from turnout_client import DEFAULT_URL as DEFAULT_URL
 
 if TYPE_CHECKING:
     from turnout_client import Client
+
+_COMPLETION_SECONDS = 1.0
 
 JSON = "turnout.json"
 """Where a context remembers `--json`: errors obey it, too."""
@@ -20,6 +23,59 @@ JSON = "turnout.json"
 def _remember_json(context: typer.Context, value: bool) -> bool:
     context.meta[JSON] = value
     return value
+
+
+# -- what a shell offers at Tab: nothing here may print, wait for long or fail; what goes wrong offers nothing
+
+
+def complete_table(context: typer.Context, incomplete: str) -> list[str]:
+    found = _ask(context, "/api/tables").get("tables", ())
+    return _starting((table["name"] for table in found), incomplete)
+
+
+def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
+    return _starting(_ask(context, "/api/topics").get("topics", ()), incomplete)
+
+
+def complete_source_topic(context: typer.Context, incomplete: str) -> list[str]:
+    """`SOURCE=` while no source is written, then `SOURCE=TOPIC`."""
+    source, mark, topic = incomplete.partition("=")
+    if mark:
+        return [f"{source}={name}" for name in complete_topic(context, topic)]
+    return _starting((f"{name}=" for name in _ask(context, "/api/status").get("sources", ())), incomplete)
+
+
+def complete_join(context: typer.Context, incomplete: str) -> list[str]:
+    """The joins that the server knows; of one view after `VIEW=`."""
+    view, mark, join = incomplete.rpartition("=")
+    found = _ask(context, "/api/status").get("joins") or _known_joins()
+    return [f"{view}{mark}{name}" for name in _starting(found, join)]
+
+
+def _known_joins() -> list[str]:
+    from turnout.plan.joins import Join
+
+    return [join.value for join in Join]
+
+
+def _starting(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def _ask(context: typer.Context, path: str) -> dict[str, Any]:
+    try:
+        import httpx
+
+        url = str(context.params.get("url") or os.environ.get("TURNOUT_URL") or DEFAULT_URL).rstrip("/")
+        token = context.params.get("token") or os.environ.get("TURNOUT_TOKEN") or ""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        tls = url.startswith("https:")
+        answer = httpx.get(
+            f"{url}{path}", headers=headers, timeout=_COMPLETION_SECONDS, verify=tls, trust_env=tls
+        ).json()
+    except Exception:
+        return {}
+    return answer if isinstance(answer, dict) else {}
 
 
 Json = Annotated[
@@ -43,9 +99,7 @@ Token = Annotated[
 Config = Annotated[str, typer.Option("--config", "-c", help="The configuration file.")]
 Table = Annotated[
     str,
-    typer.Argument(
-        help="The table; NAME@7 is generation 7 of it.", show_default=False, autocompletion=completion.tables
-    ),
+    typer.Argument(help="The table; NAME@7 is generation 7 of it.", show_default=False, autocompletion=complete_table),
 ]
 Sort = Annotated[str, typer.Option(help="Columns to sort by; -age is descending.", show_default=False)]
 Columns = Annotated[str, typer.Option(help="Columns to show: name,age.", show_default=False)]

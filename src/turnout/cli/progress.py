@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,27 +30,18 @@ INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended."""
 
 
-class _Request:
-    """A request on a thread of its own: the main thread shows the progress and takes Ctrl-C."""
+def _in_background(send: Callable[[], Json]) -> Future[Json]:
+    """Send a request on a thread of its own: the main thread shows the progress and takes Ctrl-C."""
+    answer: Future[Json] = Future()
 
-    def __init__(self, send: Callable[[], Json]) -> None:
-        self._send = send
-        self._answer: Json = {}
-        self._error: Exception | None = None
-        self.done = threading.Event()
-        threading.Thread(target=self._run, name="turnout-request", daemon=True).start()
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._answer = self._send()
+            answer.set_result(send())
         except Exception as error:
-            self._error = error
-        self.done.set()
+            answer.set_exception(error)
 
-    def answer(self) -> Json:
-        if self._error is not None:
-            raise self._error
-        return self._answer
+    threading.Thread(target=run, name="turnout-request", daemon=True).start()
+    return answer
 
 
 def follow(client: Client, what: str, send: Callable[[], Json], *, as_json: bool) -> Json:
@@ -57,14 +49,14 @@ def follow(client: Client, what: str, send: Callable[[], Json], *, as_json: bool
 
     With `--json` only a terminal sees the progress: programs read errors as JSON from standard error.
     """
-    request, started = _Request(send), time.monotonic()
+    request, started = _in_background(send), time.monotonic()
     asked = False
     while True:
         try:
             with _display(silent=as_json and not sys.stderr.isatty()) as show:
-                while not request.done.wait(_POLL_SECONDS):
+                while not wait([request], _POLL_SECONDS).done:
                     show(*_progress(client, what, time.monotonic() - started))
-            return request.answer()
+            return request.result()
         except KeyboardInterrupt:
             if asked or not _wants_cancel(what):
                 print(f"the {what} continues; turnout status shows it", file=sys.stderr)

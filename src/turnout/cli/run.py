@@ -1,4 +1,4 @@
-"""`run`: the orchestrator and the web page."""
+"""`run`, `demo` and `broker`: processes on this machine; `prepare` makes their starts faster."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from turnout.cli import options
+from turnout.cli import options, output
 from turnout.cli.app import app, examples
 
 
@@ -86,3 +86,78 @@ def keep_secrets(variables: Iterable[str]) -> None:
         os.environ.pop(name, None)
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+
+
+@app.command(epilog=examples("turnout demo", "turnout demo --rate 200 --data ./demo-data"))
+def demo(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The web page's port; a free one if it is taken.")
+    ] = 10000,
+    rate: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            max=100_000,
+            help="Sample records a second for users and accounts together; users2 and accounts2 get as many.",
+        ),
+    ] = 20,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder that keeps the topics and tables for the next start.  [default: nothing is kept]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Start everything at once: a Kafka broker, sample data, the orchestrator and the web page.
+
+    Needs nothing but Java; the first run fetches the broker. Ctrl-C ends all of it. The topics are `users`, `accounts`,
+    `users2`, `accounts2` and `control`. The sample data has a malformed record now and then: look at `bad_records`.
+    """
+    from turnout.local import demo as demonstration
+
+    demonstration.run(port=port, records_per_second=rate, data=data)
+
+
+@app.command(epilog=examples("turnout broker --port 9092 --data ./kafka-data"))
+def broker(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port for clients; 0 takes a free one.")] = 9092,
+    data: Annotated[Path, typer.Option(help="The folder for topics; they are kept for the next start.")] = Path(
+        "kafka-data"
+    ),
+) -> None:
+    """Run the embedded Kafka alone, until Ctrl-C; prints its address when it is ready."""
+    from turnout.local.broker import serve
+
+    serve(port, data)
+
+
+@app.command(epilog=examples("turnout prepare"))
+def prepare() -> None:
+    """Make starts faster, once for each version: fetch jars and archive their classes (half a minute).
+
+    It takes 240 MB of the jar cache for each version of Java, Spark and Turnout. A JVM that maps its archive starts in
+    about half the time. It is optional: without it, starts take some seconds more. `make setup` runs it.
+    """
+    from turnout.java.jars import resolve
+    from turnout.local import broker
+    from turnout.local.spinner import waiting
+    from turnout.spark import training_run
+    from turnout.spark.jvm.launch import find_home
+    from turnout.spark.jvm.session import spark_archive
+
+    kafka, spark = resolve("broker"), resolve("spark-kafka")
+    runs = {
+        spark_archive(find_home(), spark): training_run.train,
+        # The demo looks whether this last one is there.
+        broker.broker_archive(kafka): broker.train,
+    }
+    for archive, train in runs.items():
+        with waiting(f"Archiving the classes of {archive.program}", output.console()):
+            made = archive.make(train)
+        size = archive.file.stat().st_size / 1e6
+        print(
+            f"Archived the classes of {archive.program} ({size:.0f} MB): it starts faster from now on"
+            if made
+            else f"The classes of {archive.program} are archived already"
+        )

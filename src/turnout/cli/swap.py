@@ -1,26 +1,35 @@
-"""`swap`, `rollback`, `cancel`, `publish` and `discard`: send a control message to a running server."""
+"""`swap`, `rollback`, `cancel`, `publish` and `discard` send a control message to a running server, `apply` a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from turnout.cli import completion, options, output
-from turnout.cli.app import app, examples
+from turnout.cli import options, output
+from turnout.cli.app import Printed, app, asking, examples, show
 from turnout.cli.progress import follow
-from turnout.errors import TurnoutError
+from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.control import join_field, topic_field
 from turnout.plan.joins import KNOWN_JOINS
 
 if TYPE_CHECKING:
     from turnout_client import Client
 
-BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded", "cancelled"})
+_BAD_OUTCOMES = frozenset({"rejected", "failed", "superseded", "cancelled"})
+_TAKES_EFFECT = {
+    "generation": ("after a rebuild", "yellow"),
+    "restart": ("after a restart", "red"),
+    "nothing": ("at once", "green"),
+}
 
 ExpectedOption = Annotated[
     int | None,
@@ -40,24 +49,27 @@ NoWaitOption = Annotated[
 ]
 
 
-@app.command(
-    epilog=examples(
-        "turnout swap --topic users=users2 --topic accounts=accounts2 --join inner",
-        "turnout swap --topic users=users2 --start earliest --dry-run",
-        "turnout swap --join left --expected-generation 7 --request-id deploy-42",
-        "turnout swap --topic users=users2 --review",
-    )
+@asking(
+    "turnout swap --topic users=users2 --topic accounts=accounts2 --join inner",
+    "turnout swap --topic users=users2 --start earliest --dry-run",
+    "turnout swap --join left --expected-generation 7 --request-id deploy-42",
+    "turnout swap --topic users=users2 --review",
 )
 def swap(
+    client: Client,
     users: Annotated[
         str,
         typer.Option(
-            autocompletion=completion.topics, help="Short for --topic users=TOPIC, as in the demo.", show_default=False
+            autocompletion=options.complete_topic,
+            help="Short for --topic users=TOPIC, as in the demo.",
+            show_default=False,
         ),
     ] = "",
     accounts: Annotated[
         str,
-        typer.Option(autocompletion=completion.topics, help="Short for --topic accounts=TOPIC.", show_default=False),
+        typer.Option(
+            autocompletion=options.complete_topic, help="Short for --topic accounts=TOPIC.", show_default=False
+        ),
     ] = "",
     join: Annotated[
         list[str] | None,
@@ -65,7 +77,7 @@ def swap(
             metavar="[VIEW=]JOIN",
             help=f"{KNOWN_JOINS}; for one view: final_ui=inner. Repeatable.",
             show_default=False,
-            autocompletion=completion.joins,
+            autocompletion=options.complete_join,
         ),
     ] = None,
     topic: Annotated[
@@ -75,7 +87,7 @@ def swap(
             metavar="SOURCE=TOPIC",
             help="The topic that a source is read from; repeatable.",
             show_default=False,
-            autocompletion=completion.source_topics,
+            autocompletion=options.complete_source_topic,
         ),
     ] = None,
     start: Annotated[
@@ -89,10 +101,8 @@ def swap(
     force: ForceOption = False,
     request_id: RequestOption = "",
     no_wait: NoWaitOption = False,
-    url: options.Url = options.DEFAULT_URL,
-    token: options.Token = "",
-    json: options.Json = False,
-) -> None:
+    json: bool = False,
+) -> Printed:
     """Move the tables to other topics, or to another join, without a break; wait for the outcome.
 
     What you leave out stays as it is. Ctrl-C asks whether to cancel the swap; otherwise it goes on. Exit code 1 when
@@ -110,27 +120,22 @@ def swap(
     if review:
         message["publish"] = False
     message |= _request(request_id, expected_generation, force)
-    with options.connected(url, token) as client:
-        _send(client, "swap", partial(client.control, message, wait=not no_wait), json, wait=not no_wait, builds=True)
+    return _act(client, "control", message, json, no_wait, builds=True)
 
 
 def _add_action(name: str, help_text: str, *commands: str, builds: bool = False) -> None:
     """Add the command of an action: it has no options but those of every message."""
 
-    def command(
+    def act(
+        client: Client,
         expected_generation: ExpectedOption = None,
         request_id: RequestOption = "",
         no_wait: NoWaitOption = False,
-        url: options.Url = options.DEFAULT_URL,
-        token: options.Token = "",
-        json: options.Json = False,
-    ) -> None:
-        with options.connected(url, token) as client:
-            request = _request(request_id, expected_generation)
-            send = partial(getattr(client, name), request, wait=not no_wait)
-            _send(client, name, send, json, wait=not no_wait, builds=builds)
+        json: bool = False,
+    ) -> Printed:
+        return _act(client, name, _request(request_id, expected_generation), json, no_wait, builds=builds)
 
-    app.command(name, help=help_text, epilog=examples(*commands))(command)
+    asking(*commands, name=name, help=help_text)(act)
 
 
 _add_action(
@@ -154,25 +159,21 @@ _add_action(
 )
 
 
-@app.command(epilog=examples("turnout publish", "turnout publish --expected-generation 9"))
+@asking("turnout publish", "turnout publish --expected-generation 9")
 def publish(
+    client: Client,
     expected_generation: ExpectedOption = None,
     force: ForceOption = False,
     request_id: RequestOption = "",
     no_wait: NoWaitOption = False,
-    url: options.Url = options.DEFAULT_URL,
-    token: options.Token = "",
-    json: options.Json = False,
-) -> None:
+    json: bool = False,
+) -> Printed:
     """Publish the candidate that `turnout swap --review` has made.
 
     At once, in one moment for all viewers. Exit code 1 when there is no candidate, or when it breaks a guard.
     `--expected-generation` is the candidate's.
     """
-    with options.connected(url, token) as client:
-        request = _request(request_id, expected_generation, force)
-        send = partial(client.publish, request, wait=not no_wait)
-        _send(client, "publish", send, json, wait=not no_wait, builds=False)
+    return _act(client, "publish", _request(request_id, expected_generation, force), json, no_wait)
 
 
 _add_action(
@@ -183,6 +184,55 @@ _add_action(
     """,
     "turnout discard",
 )
+
+
+@app.command(epilog=examples("turnout apply -c turnout.yaml --dry-run", "turnout apply -c turnout.yaml"))
+def apply(
+    config: options.Config = "turnout.yaml",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would change; change nothing.")] = False,
+    expected_generation: ExpectedOption = None,
+    force: ForceOption = False,
+    request_id: RequestOption = "",
+    url: options.Url = options.DEFAULT_URL,
+    token: options.Token = "",
+    json: options.Json = False,
+) -> None:
+    """Apply a changed file while the server runs, and show what it changes.
+
+    Sources, columns, views, sinks, alerts and limits; see docs/how-to/apply.md. The server reads the file: relative
+    paths start at the file that it was started with, and references such as `${NAME}` must be those of the
+    current file. A file with a change that needs a restart is refused as a whole, before anything is done. Exit code 1
+    when the outcome is `rejected`, `failed` or `cancelled`. For a server on this machine without `access:`, the command
+    reads the token of the server from the `data_dir` of the file.
+    """
+    text = _file_text(Path(config))
+    with options.connected(url, token or _local_token(Path(config), url)) as client:
+        send = partial(
+            client.apply,
+            text,
+            dry_run=dry_run,
+            request_id=request_id or None,
+            expected_generation=expected_generation,
+            force=force,
+        )
+        answer = _outcome(follow(client, "apply", send, as_json=json), "file")
+    show(Printed(answer, _applied(answer, dry_run), answer["outcome"] in _BAD_OUTCOMES), json)
+
+
+def _file_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError([f"{path}: cannot be read ({reason}); give the file with -c"]) from None
+
+
+def _local_token(path: Path, url: str) -> str:
+    """The token of a server without `access:`; it is for this machine alone."""
+    from turnout.config.sent import find_local_token
+
+    here = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+    return (find_local_token(path, os.environ) if here else None) or ""
 
 
 def _source_topic(text: str) -> tuple[str, str]:
@@ -205,63 +255,102 @@ def _request(request_id: str, expected_generation: int | None, force: bool = Fal
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _send(
-    client: Client, what: str, send: Callable[[], dict[str, Any]], json: bool, *, wait: bool, builds: bool
-) -> None:
+def _act(
+    client: Client, action: str, message: Mapping[str, Any], json: bool, no_wait: bool, *, builds: bool = False
+) -> Printed:
     """Send a message, show the progress of its build if it has one, and print its outcome."""
-    answer = follow(client, what, send, as_json=json) if wait and builds else send()
-    outcome = answer.get("outcome")
-    if wait and outcome is None:
+    send = partial(getattr(client, action), message, wait=not no_wait)
+    what = "swap" if action == "control" else action
+    answer = send() if no_wait or not builds else follow(client, what, send, as_json=json)
+    if not no_wait:
+        _outcome(answer, "request")
+    return Printed(answer, _decided(answer), answer.get("outcome") in _BAD_OUTCOMES)
+
+
+def _outcome(answer: dict[str, Any], sent: str) -> dict[str, Any]:
+    """The answer, once what was sent has an outcome."""
+    if answer.get("outcome") is None:
         raise TurnoutError(
             code="outcome_pending",
-            message="the server accepted the request, but its outcome did not arrive in time",
+            message=f"the server accepted the {sent}, but its outcome did not arrive in time",
             hint="see turnout status, and the last row of turnout history",
         )
-    if json:
-        output.print_json(answer)
-    else:
-        _print(answer)
-    if outcome in BAD_OUTCOMES:
-        raise typer.Exit(1)
+    return answer
 
 
-def _print(answer: Mapping[str, Any]) -> None:
-    screen, outcome = output.console(), answer.get("outcome")
+def _outcome_text(outcome: str) -> Text:
+    return output.cell(outcome, output.OUTCOME_STYLES.get(outcome, "yellow") + " bold")
+
+
+def _decided(answer: Mapping[str, Any]) -> Iterator[RenderableType]:
     if isinstance(answer.get("report"), Mapping):
-        _print_report(screen, answer["report"])
+        yield from _report(answer["report"])
         return
-    screen.print(output.cell(outcome or "accepted", output.OUTCOME_STYLES.get(outcome or "", "yellow") + " bold"))
+    yield _outcome_text(answer.get("outcome") or "accepted")
     for name, value in answer.items():
         if name != "outcome" and value not in (None, "", [], {}):
-            screen.print(output.cell(f"  {name}: ", "dim") + output.cell(value))
+            yield output.cell(f"  {name}: ", "dim") + output.cell(value)
 
 
-def _print_report(screen: Console, report: Mapping[str, Any]) -> None:
+def _report(report: Mapping[str, Any]) -> Iterator[RenderableType]:
     """The report of a dry run: what would be built, and what the newest records say about it."""
     if not report["changes"]:
-        screen.print("Dry run: nothing would change; the tables are already like this.", style="bold")
+        yield Text("Dry run: nothing would change; the tables are already like this.", "bold")
     else:
-        screen.print("Dry run: this would work. Nothing was changed. A generation would be built:", style="bold")
+        yield Text("Dry run: this would work. Nothing was changed. A generation would be built:", "bold")
     plan, sources = report["plan"], report.get("sources") or {}
     grid = Table.grid(padding=(0, 2))
     for source, topic in plan["topics"].items():
-        grid.add_row(f"  {source}", output.cell(topic), output.cell(origin_text(sources.get(source) or {})))
+        grid.add_row(f"  {source}", output.cell(topic), output.cell(_origin_text(sources.get(source) or {})))
     for view, join in plan["joins"].items():
         grid.add_row(f"  {view}", output.cell(f"{join} join"), "")
     start = plan["start"] if isinstance(plan["start"], str) else plan["start"]["timestamp"]
     grid.add_row("  start", output.cell(start), "")
-    screen.print(grid)
+    yield grid
     for view, keys in (report.get("sampleUnmatched") or {}).items():
         if keys:
-            screen.print(output.cell(f"Keys of newest records without a match in {view}: {', '.join(map(str, keys))}"))
+            yield output.cell(f"Keys of newest records without a match in {view}: {', '.join(map(str, keys))}")
     for fault in report.get("sampleBad") or ():
         words = (fault.get("topic"), fault.get("field"), fault.get("reason"))
-        screen.print(output.cell(f"Bad record: {': '.join(str(word) for word in words if word)}", "yellow"))
+        yield output.cell(f"Bad record: {': '.join(str(word) for word in words if word)}", "yellow")
 
 
-def origin_text(origin: Mapping[str, int]) -> str:
+def _origin_text(origin: Mapping[str, int]) -> str:
     """Describe the origin of a source's rows, such as `5,213 rows kept` or `1,000 records to read`."""
     read = f"{origin.get('read', 0):,} records to read"
     if "kept" not in origin:
         return read if origin else ""
     return f"{origin['kept']:,} rows kept" + (f", {read}" if origin.get("read") else "")
+
+
+def _applied(answer: dict[str, Any], dry_run: bool) -> Iterator[RenderableType]:
+    outcome, changes = answer["outcome"], answer["changes"]
+    if changes:
+        yield _changes(changes)
+    if "error" in answer:
+        yield _outcome_text(outcome)
+        output.print_error(TurnoutError(**answer["error"]), as_json=False)
+    elif dry_run:
+        yield output.cell(_would(changes, answer.get("sources")), "bold")
+    else:
+        yield _outcome_text(outcome) + output.cell(f"  generation {answer['generation']}")
+
+
+def _would(changes: list[dict[str, Any]], sources: dict[str, dict[str, int]] | None) -> str:
+    if not changes:
+        return "Dry run: nothing would change."
+    if sources is None:
+        return "Dry run: this would take effect at once. Nothing was changed."
+    origins = ", ".join(f"{source} {_origin_text(origin)}" for source, origin in sources.items())
+    return f"Dry run: a generation would be built: {origins}. Nothing was changed."
+
+
+def _changes(changes: list[dict[str, Any]]) -> Table:
+    table = Table(header_style="bold")
+    for name in ("setting", "from", "to", "takes effect"):
+        table.add_column(name, overflow="fold")
+    for change in changes:
+        values = [output.cell("" if value is None else value) for value in (change["from"], change["to"])]
+        effect = _TAKES_EFFECT.get(str(change["needs"]), (str(change["needs"]), ""))
+        table.add_row(output.cell(change["path"]), *values, output.cell(*effect))
+    return table

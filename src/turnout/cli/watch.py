@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from turnout.cli import options, output
-from turnout.cli.app import app, examples
+from turnout.cli.app import asking
 
 if TYPE_CHECKING:
     from turnout_client import Client, State, Window, WindowOptions, WindowSubscription
@@ -27,14 +27,13 @@ _JSON_ROWS = 100
 _LOOK_SECONDS = 0.25
 
 
-@app.command(
-    epilog=examples(
-        "turnout watch final_ui",
-        "turnout watch final_ui --where 'age >= 30' --sort=-balance,name --columns name,balance --limit 10",
-        "turnout watch orchestrator_logs --sort=-ts",
-    )
+@asking(
+    "turnout watch final_ui",
+    "turnout watch final_ui --where 'age >= 30' --sort=-balance,name --columns name,balance --limit 10",
+    "turnout watch orchestrator_logs --sort=-ts",
 )
 def watch(
+    client: Client,
     table: options.Table,
     where: options.Where = None,
     sort: options.Sort = "",
@@ -48,9 +47,7 @@ def watch(
         ),
     ] = None,
     columns: options.Columns = "",
-    url: options.Url = options.DEFAULT_URL,
-    token: options.Token = "",
-    json: options.Json = False,
+    json: bool = False,
 ) -> None:
     """Watch a table live; Ctrl-C ends it.
 
@@ -66,13 +63,12 @@ def watch(
     """
     view: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
     try:
-        with options.connected(url, token) as client:
-            if json:
-                view["limit"] = limit or _JSON_ROWS
-                for window in _each(client, client.table(table).window(**view)):
-                    output.print_json(window.as_json())
-            else:
-                _watch_live(client, table, view, limit)
+        if json:
+            view["limit"] = limit or _JSON_ROWS
+            for window in _each(client, client.table(table).window(**view)):
+                output.print_json(window.as_json())
+        else:
+            _watch_live(client, table, view, limit)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 

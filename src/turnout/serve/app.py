@@ -29,27 +29,29 @@ from turnout.config import Settings
 from turnout.config.configuration import Configuration
 from turnout.errors import TurnoutError, needs_extra
 from turnout.serve.access import PUBLIC, Access, Gate
-from turnout.serve.alert_api import AlertApi
-from turnout.serve.ask_api import AskApi
-from turnout.serve.config_api import ConfigApi
 from turnout.serve.connections import Connection, OpenConnections, Socket
 from turnout.serve.control_api import ControlApi
-from turnout.serve.example_api import ExampleApi
 from turnout.serve.formats import to_json
+from turnout.serve.kafka_api import KafkaApi
 from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.changes import CHANGES_PART
 from turnout.serve.live.endpoint import Live
-from turnout.serve.live.history_samples import HistorySamples
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.shared import Readers
+from turnout.serve.live.summaries import HistorySamples
 from turnout.serve.login_api import LoginApi
-from turnout.serve.openapi import document
 from turnout.serve.read_api import STOPPING, Api, Services
 from turnout.serve.reads import Reads
-from turnout.serve.responses import Answers, content_security_policy, on_any_error, on_http_error, on_turnout_error
-from turnout.serve.routes import Call, CallRoute, routes_of
+from turnout.serve.responses import (
+    Answers,
+    content_security_policy,
+    encoded_json,
+    on_any_error,
+    on_http_error,
+    on_turnout_error,
+)
+from turnout.serve.routes import Call, CallRoute, document, routes_of
 from turnout.serve.saved_api import SavedApi
-from turnout.serve.why_api import WhyApi
 from turnout_client.messages import MAX_MESSAGE_BYTES
 
 __all__ = ["Server", "Services", "create_app"]
@@ -88,7 +90,7 @@ def create_app(
     hub = Hub(services.database, services.status, readers)
     samples = HistorySamples(reads, readers.histories)
     viewers = Viewers(limits)
-    control, login = ControlApi(services), LoginApi(access)
+    login = LoginApi(access)
 
     def adopt(settings: Settings) -> None:
         services.adopt(settings)
@@ -99,14 +101,10 @@ def create_app(
 
     configuration.listen(adopt)
     calls = [
-        *routes_of(Api(services, viewers, reads, answers)),
-        *routes_of(AskApi(answers, lambda: services.limits, access.check_sql)),
-        *routes_of(WhyApi(services, answers)),
+        *routes_of(Api(services, viewers, reads, answers, access.check_sql)),
+        *routes_of(KafkaApi(services, answers)),
         *routes_of(SavedApi(services.database, answers)),
-        *routes_of(control),
-        *routes_of(ConfigApi(services, control, configuration, answers, access.check_apply)),
-        *routes_of(ExampleApi(services)),
-        *routes_of(AlertApi(services)),
+        *routes_of(ControlApi(services, answers, configuration, access.check_apply)),
         *routes_of(login),
         CallRoute(_page(static / "index.html", services, access)),
     ]
@@ -146,7 +144,7 @@ def _description(calls: list[CallRoute], services: Services, access: Access) -> 
     async def describe(_: Request) -> Response:
         """All calls for programs: an OpenAPI 3.1 document."""
         made = await anyio.to_thread.run_sync(body, services.sources, services.views)
-        return Response(made, media_type="application/json", headers={"Cache-Control": "no-store"})
+        return encoded_json(made)
 
     route = CallRoute(describe)
     return route

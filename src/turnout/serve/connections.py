@@ -8,17 +8,22 @@ one version series that they were tested with.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import ipaddress
 import logging
 import resource
 import socket
 import sys
+import termios
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
 import h11
+from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
@@ -27,9 +32,7 @@ from websockets.server import ServerProtocol
 from turnout.errors import TurnoutError
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name, one_less
-from turnout.serve.reader_watch import WatchedReader
 from turnout.serve.responses import SECURITY_HEADERS
-from turnout.serve.strict_requests import StrictRequests
 from turnout_client.messages import CloseCode
 
 log = logging.getLogger(__name__)
@@ -120,6 +123,90 @@ class OpenConnections:
                 connection.make_room()
                 return True
         return False
+
+
+class WatchedReader:
+    """A part of a protocol of uvicorn: looks at its connection from time to time while something waits to be read.
+
+    Slow is not stalled: as long as any byte moves, the connection stays.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    transport: Any
+    _timer: asyncio.TimerHandle | None = None
+    _unread, _since = 0, 0.0
+
+    def watch_reader(self, seconds: float) -> None:
+        """Call `give_up` when nothing was read for so long."""
+        if self._timer is None:
+            self._unread, self._since = self._waiting_bytes(), self.loop.time()
+            self._timer = self.loop.call_later(seconds / 5, self._look, seconds)
+
+    def give_up(self) -> None:
+        self.transport.abort()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()  # type: ignore[misc]
+        self._stop_watching()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watching()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def _stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, seconds: float) -> None:
+        waiting, now = self._waiting_bytes(), self.loop.time()
+        if waiting < self._unread:
+            self._since = now
+        self._unread, self._timer = waiting, None
+        if now - self._since < seconds:
+            self._timer = self.loop.call_later(seconds / 5, self._look, seconds)
+        else:
+            self.give_up()
+
+    def _waiting_bytes(self) -> int:
+        """Also those that the system holds: of a slow client's, these are megabytes."""
+        unsent = array("i", [0])
+        with contextlib.suppress(OSError):  # closed, or not known here
+            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, unsent)
+        return int(self.transport.get_write_buffer_size()) + unsent[0]
+
+
+class StrictRequests(h11.Connection):
+    """The server's side of one connection. Takes only requests that can be read in one way.
+
+    Refused is what h11 accepts and a proxy in front may read in another way: a head whose lines end with a bare line
+    feed, and a request with both Content-Length and Transfer-Encoding.
+    """
+
+    def __init__(self, max_incomplete_event_size: int) -> None:
+        super().__init__(h11.SERVER, max_incomplete_event_size)
+        self._receive_buffer = _StrictLines()
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
+
+
+class _StrictLines(ReceiveBuffer):
+    """Received bytes, whose lines end with CR and LF."""
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        before = bytes(self)
+        lines: list[bytearray] | None = super().maybe_extract_lines()
+        if lines is not None:
+            taken = before[: len(before) - len(self)]
+            if taken.count(b"\n") != taken.count(b"\r\n"):
+                raise h11.RemoteProtocolError("a line that ends with a bare line feed")
+        return lines
 
 
 class Connection(WatchedReader, H11Protocol):

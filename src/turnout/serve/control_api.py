@@ -1,52 +1,69 @@
-"""The HTTP calls that ask for a change: control messages, and one for each action.
+"""The HTTP calls that ask for a change: control messages, one for each action, and the configuration.
 
-A message goes to the control queue as it came; its sender waits here for the outcome.
+A message goes to the control queue as it came, and so does a file; its sender waits here for the outcome.
 """
+
+from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
+from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
-from turnout.plan.control import MAX_MESSAGE_BYTES, Action, Outcome
-from turnout.serve.access import identity_of
-from turnout.serve.bodies import read_body
-from turnout.serve.parameters import OF_MESSAGES, flag
+from turnout.plan.control import MAX_MESSAGE_BYTES, MAX_REQUEST_ID, Action, ApplyRequest, Outcome
+from turnout.plan.control_parsing import body_of
+from turnout.serve.access import check_operator, identity_of
 from turnout.serve.read_api import STOPPING, Services
-from turnout.serve.responses import error_response, json_response
-from turnout.serve.routes import Call
-from turnout.serve.schemas import Decided, Taken
+from turnout.serve.requests import OF_APPLIES, OF_MESSAGES, YAML, YAML_KINDS, flag, read_body, whole
+from turnout.serve.responses import Answers, error_response, json_response
+from turnout.serve.routes import READING, Call
+from turnout.serve.schemas import Applied, ConfigHistory, Decided, RefusedFile, Taken
+from turnout.store import config_history
 from turnout.store.query.windows import store_faults
 from turnout.swap.control_queue import QueuedMessage, Reply
+
+T = TypeVar("T")
 
 MAX_WAITING = 64
 _SUBMITTERS = 4
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
-ERRORS = (
+_ERRORS = (
     *("generation_conflict", "bad_control", "unknown_topic", "not_authorized", "bad_sample", "nothing_to_roll_back"),
     *("nothing_to_cancel", "no_candidate", "guard_broken"),
     *("build_failed", "build_timeout", "kafka_unreachable", "spark_gone", "store_unavailable", "bad_view"),
     *("registry_unreachable", "registry_refused", "bad_config", "closed", "building"),
 )
 _FIELDS_HINT = "send only the fields that change"
+_SHORTER_FILE = "leave out what has its default"
+_MAY_NOT = "viewers may not read the configuration"
 
 
-def _message_call(path: str, body: str, errors: tuple[str, ...] = ERRORS) -> Call:
+def _message_call(path: str, body: str, errors: tuple[str, ...] = _ERRORS) -> Call:
     """Declare a call that sends a control message and answers its outcome."""
     return Call(path, Decided, accepted=Taken, errors=errors, parameters=OF_MESSAGES, body=body, method="POST")
 
 
-def _errors_without_build(code: str) -> tuple[str, ...]:
-    """The errors of an action that builds nothing; `code` is its own."""
-    return "generation_conflict", "bad_control", code, "store_unavailable", "closed"
+def _action(action: Action, summary: str, code: str | None = None) -> Callable[..., Awaitable[Response]]:
+    """Declare the call of an action; `code` is the error of one that builds nothing."""
+    errors = ("generation_conflict", "bad_control", code, "store_unavailable", "closed") if code else _ERRORS
+
+    @_message_call(f"/api/{action}", body_of(action), errors)
+    async def act(self: ControlApi, request: Request) -> Response:
+        body = await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)
+        return await self._steer(request, _message_of(action, body))
+
+    act.__name__, act.__doc__ = action.value, summary
+    return act
 
 
 @dataclass(slots=True)
@@ -54,59 +71,92 @@ class ControlApi:
     """The calls, bound to their services."""
 
     _services: Services
+    _answers: Answers
+    _configuration: Configuration
+    _check_apply: Callable[[Scope], None]
     _submitters: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_SUBMITTERS))
     _waiting: int = 0
-
-    async def submit(self, work: Callable[..., QueuedMessage], *given: object) -> QueuedMessage:
-        """Queue a message on a thread. Not abandoned on cancel: it is then queued without an answer, never by half."""
-        return await anyio.to_thread.run_sync(work, *given, limiter=self._submitters)
 
     @_message_call("/api/control", "ControlMessage")
     async def control(self, request: Request) -> Response:
         """Send a control message; answers its outcome."""
         return await self._steer(request, await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT))
 
-    @_message_call("/api/rollback", "RollbackMessage")
-    async def rollback(self, request: Request) -> Response:
-        """Go back to the previous plan; answers the outcome."""
-        return await self._act(request, Action.ROLLBACK)
+    rollback = _action(Action.ROLLBACK, "Go back to the previous plan; answers the outcome.")
+    cancel = _action(Action.CANCEL, "End the build under way; answers the outcome.", "nothing_to_cancel")
+    publish = _action(
+        Action.PUBLISH, "Publish the candidate; answers the outcome. `expectedGeneration` is the candidate's."
+    )
+    discard = _action(
+        Action.DISCARD,
+        "Remove the candidate; answers the outcome. `expectedGeneration` is the candidate's.",
+        "no_candidate",
+    )
 
-    @_message_call("/api/cancel", "CancelMessage", _errors_without_build("nothing_to_cancel"))
-    async def cancel(self, request: Request) -> Response:
-        """End the build under way; answers the outcome."""
-        return await self._act(request, Action.CANCEL)
+    @Call("/api/config", YAML, errors=("forbidden",))
+    async def read_config(self, request: Request) -> Response:
+        """The current configuration file, with secrets as ***; for operators."""
+        check_operator(request.scope, _MAY_NOT)
+        text = file_text(self._configuration.settings)
+        return Response(text, media_type=YAML, headers={"Cache-Control": "no-store"})
 
-    @_message_call("/api/publish", "PublishMessage")
-    async def publish(self, request: Request) -> Response:
-        """Publish the candidate; answers the outcome. `expectedGeneration` is the candidate's."""
-        return await self._act(request, Action.PUBLISH)
+    @Call("/api/config/history", ConfigHistory, errors=(*READING, "forbidden"))
+    async def read_config_history(self, request: Request) -> Response:
+        """The configuration files so far, newest first: who applied each, when, and what it changed; for operators."""
+        check_operator(request.scope, _MAY_NOT)
+        versions = await self._answers.read(request, lambda store: config_history.entries(store))
+        return json_response({"history": [version.as_json() for version in versions]})
 
-    @_message_call("/api/discard", "DiscardMessage", _errors_without_build("no_candidate"))
-    async def discard(self, request: Request) -> Response:
-        """Remove the candidate; answers the outcome. `expectedGeneration` is the candidate's."""
-        return await self._act(request, Action.DISCARD)
-
-    async def _act(self, request: Request, action: Action) -> Response:
-        body = await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)
-        return await self._steer(request, _message_of(action, body))
+    @Call(
+        "/api/config",
+        Applied,
+        accepted=Taken,
+        refused=RefusedFile,
+        errors=(*_ERRORS, "config_invalid", "restart_needed"),
+        parameters=OF_APPLIES,
+        body="ConfigFile",
+        body_kind=YAML,
+        method="PUT",
+    )
+    async def apply_config(self, request: Request) -> Response:
+        """Apply another file, as a whole or not at all; refused if a change needs a restart. dryRun changes nothing."""
+        self._check_apply(request.scope)
+        query = request.query_params
+        body = await read_body(request, MAX_MESSAGE_BYTES, _SHORTER_FILE, YAML_KINDS)
+        asked = ApplyRequest(
+            config=body.decode("utf-8-sig", "surrogateescape"),  # what is no UTF-8 is refused as a file with faults is
+            request_id=_request_id(query.get("requestId")),
+            expected_generation=whole(query, "expectedGeneration", None),
+            dry_run=flag(query, "dryRun", default=False),
+            force=flag(query, "force", default=False),
+        )
+        return await self._decided(request, self._services.orchestrator.apply, asked, _applied)
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
+        return await self._decided(request, self._services.orchestrator.queue.submit, raw, _steered)
+
+    async def _decided(
+        self,
+        request: Request,
+        queue: Callable[[T, str], QueuedMessage],
+        sent: T,
+        answered: Callable[[Reply, str | None], Response],
+    ) -> Response:
+        """Queue what was sent, and answer its outcome; 202 where there is none yet."""
         wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
-        message = await self.submit(self._submit, raw, requester)
-        answer = await self.outcome(request, message) if wait else None
-        if answer is None:
-            return json_response(
-                {"message": message.record.number, "requestId": message.request_id, "outcome": None}, 202
-            )
-        if answer.outcome in (Outcome.REJECTED, Outcome.FAILED):
-            return error_response(error_of(answer))
-        return json_response(answer.as_json(message.request_id))
 
-    def _submit(self, raw: bytes, requester: str) -> QueuedMessage:
-        with store_faults("written"):
-            return self._services.orchestrator.queue.submit(raw, requester)
+        def work() -> QueuedMessage:
+            with store_faults("written"):
+                return queue(sent, requester)
 
-    async def outcome(self, request: Request, message: QueuedMessage) -> Reply | None:
+        # Not abandoned on cancel: it is then queued without an answer, never by half.
+        message = await anyio.to_thread.run_sync(work, limiter=self._submitters)
+        answer = await self._outcome(request, message) if wait else None
+        if answer is not None:
+            return answered(answer, message.request_id)
+        return json_response({"message": message.record.number, "requestId": message.request_id, "outcome": None}, 202)
+
+    async def _outcome(self, request: Request, message: QueuedMessage) -> Reply | None:
         """The answer; None when it takes too long, too many wait already, the server stops, or the client has gone.
 
         It polls instead of waiting in a thread: hundreds of seconds in threads would hold up other calls, and the end
@@ -144,9 +194,38 @@ def _message_of(action: Action, body: bytes) -> bytes:
     )
 
 
-def error_of(answer: Reply) -> TurnoutError:
+def _steered(answer: Reply, request_id: str | None) -> Response:
+    if answer.outcome in (Outcome.REJECTED, Outcome.FAILED):
+        return error_response(_error_of(answer))
+    return json_response(answer.as_json(request_id))
+
+
+def _error_of(answer: Reply) -> TurnoutError:
     """The error of a message that was rejected or failed."""
     if answer.error is not None:
         return answer.error
     status = 422 if answer.outcome is Outcome.REJECTED else 500
     return TurnoutError(answer.outcome.value, answer.detail, status=status)
+
+
+def _applied(answer: Reply, request_id: str | None) -> Response:
+    shown: dict[str, Any] = {
+        "outcome": answer.outcome.value,
+        "generation": answer.generation,
+        "detail": answer.detail,
+        "requestId": request_id,
+        "changes": [],
+    }
+    shown |= dict(answer.report or {})
+    if answer.outcome not in (Outcome.REJECTED, Outcome.FAILED):
+        return json_response(shown)
+    error = _error_of(answer)
+    return json_response({**error.as_json(), **shown}, error.status)
+
+
+def _request_id(text: str | None) -> str | None:
+    if text is not None and len(text) > MAX_REQUEST_ID:
+        raise TurnoutError(
+            "bad_parameter", f"requestId: {len(text)} characters", f"at most {MAX_REQUEST_ID} are allowed"
+        )
+    return text or None

@@ -23,8 +23,8 @@ from turnout.serve.reads import Reading
 from turnout.store.query.difference import DifferenceResult
 from turnout.store.query.sql import SqlResult
 from turnout.store.query.summary_read import SummaryResult
-from turnout.store.query.windows import Window, WindowResult, open_window
-from turnout_client.arrow_columns import is_plain, is_time, iso_texts
+from turnout.store.query.windows import WindowResult
+from turnout_client.arrow_columns import for_json, is_plain, is_time, iso_texts
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -166,21 +166,14 @@ def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]]
     return b"[%s]" % b",".join(pieces)
 
 
-def window_file(reading: Reading, window: Window, export: Export, hold: Hold) -> TableFile:
-    """The window as a file.
+def table_file(
+    reading: Reading, rows: pa.RecordBatchReader, name: str, numbers: dict[str, int], export: Export, hold: Hold
+) -> TableFile:
+    """Rows as a file of that name, with `numbers` as headers.
 
     It is written whole before the first byte is sent: the snapshot lasts as long as the read, never as long as a slow
     client, and an error on the way still becomes an error answer.
     """
-    with open_window(reading, window) as stream:
-        numbers = {"Generation": stream.generation, "Version": stream.version, "Total": stream.total}
-        return table_file(reading, stream.rows, window.table, numbers, export, hold)
-
-
-def table_file(
-    reading: Reading, rows: pa.RecordBatchReader, name: str, numbers: dict[str, int], export: Export, hold: Hold
-) -> TableFile:
-    """Rows as a file of that name, with `numbers` as headers."""
     kind = export.kind
     # Closed by the caller: the file outlives this function.
     content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115
@@ -255,18 +248,6 @@ def _unwritten(error: OSError) -> TurnoutError:
 def _disposition(name: str) -> str:
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "._-@") else "_" for c in name)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
-
-
-def for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind = column.type
-    if is_time(kind):
-        return iso_texts(column)
-    if pa.types.is_float32(kind):
-        # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
-        return column.cast(pa.string()).cast(pa.float64())
-    if pa.types.is_decimal(kind):
-        return column.cast(pa.string())
-    return column
 
 
 def _plain(value: object) -> object:

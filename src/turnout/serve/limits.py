@@ -1,6 +1,6 @@
 """Limits for one client: requests a second, the size of a request's head, places for viewers, bytes unread.
 
-`bodies.py` limits bodies, `connections.py` open connections.
+`requests.py` limits bodies, `connections.py` open connections.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ from turnout import __version__
 from turnout.config import McpAccess
 from turnout.errors import TurnoutError
 from turnout.plan.nearest import suggestion
-from turnout.serve import bodies
 from turnout.serve.access import IDENTITY, Access, check_operator, identity_of
 from turnout.serve.agent_tools import RIGHTS, AgentTools, Json
+from turnout.serve.requests import first_fault, read_body
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_ANSWER_BYTES = 512 * 1024
@@ -59,7 +59,7 @@ class AgentServer:
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._access.check_mcp()
-        body = await bodies.read_body(Request(scope, receive), MAX_BODY_BYTES, _SMALLER)
+        body = await read_body(Request(scope, receive), MAX_BODY_BYTES, _SMALLER)
         # One for each request: it has nothing to remember, and its tasks end here.
         manager = StreamableHTTPSessionManager(self._server, json_response=True, stateless=True)
         async with manager.run():
@@ -79,10 +79,9 @@ class AgentServer:
             tool = getattr(AgentTools(partial(_ask, self._access, request)), asked.name)
             answer = await validate_call(tool)(**(asked.arguments or {}))
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
+            fault = first_fault(error, "arguments")
             known = ", ".join(_DESCRIBED[asked.name].input_schema["properties"])
-            return _result(f"{where}: {first['msg']}\nhint: arguments: {known or 'none'}\ncode: bad_body", failed=True)
+            return _result(f"{fault}\nhint: arguments: {known or 'none'}\ncode: bad_body", failed=True)
         except TurnoutError as error:
             return _result(f"{error.message}\nhint: {error.hint}\ncode: {error.code}", failed=True)
         return _result(json.dumps(answer, ensure_ascii=False))

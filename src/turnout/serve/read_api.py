@@ -1,42 +1,73 @@
-"""The HTTP calls that read: tables, rows, status, history, liveness, readiness.
+"""The HTTP calls that read: tables, rows, summaries, differences, SELECTs, status, history, liveness, readiness.
 
-Threads do all work on the store (`reads.py`); the event loop only routes.
+Threads do all work on the store (`reads.py`), which ends when the client goes; the event loop only routes. What a
+SELECT may name is `store/query/sql.py`, who may send one is `access.py`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from turnout.config import Settings
 from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.control import ApplyRequest
 from turnout.plan.where import MAX_SMALL_FILTER, weight
-from turnout.serve import metrics, schemas
+from turnout.serve import formats, metrics, schemas
 from turnout.serve.access import IDENTITY
-from turnout.serve.formats import Format, result_json, window_file
-from turnout.serve.limits import Viewers
-from turnout.serve.parameters import MAX_JSON_ROWS, OF_WINDOWS, window_of
+from turnout.serve.formats import Export, Format, TableFile, result_json, table_file
+from turnout.serve.limits import Hold, Viewers
 from turnout.serve.reads import Reading, Reads
+from turnout.serve.requests import (
+    MAX_JSON_ROWS,
+    OF_DIFFERENCES,
+    OF_SUMMARIES,
+    OF_WINDOWS,
+    checked_body,
+    difference_of,
+    read_body,
+    summary_of,
+    window_of,
+)
 from turnout.serve.responses import Answers, json_response
 from turnout.serve.rounds import Threads
 from turnout.serve.routes import FILE, READING, Call
 from turnout.store.database import Database, Readable
-from turnout.store.query.windows import Window, list_tables, newest_record, read_window, store_faults
+from turnout.store.query.difference import DifferenceQuestion, open_difference, read_difference
+from turnout.store.query.sql import SqlResult, read_sql
+from turnout.store.query.summary import Summary
+from turnout.store.query.summary_read import SummaryResult, read_summary
+from turnout.store.query.windows import (
+    Window,
+    WindowResult,
+    list_tables,
+    newest_record,
+    open_window,
+    read_window,
+    store_faults,
+)
 from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.explainer import Explainer
 from turnout.swap.health import Readiness, Subject
 from turnout.swap.metrics import Metrics
 from turnout_client.iso_times import iso_text
+from turnout_client.messages import TableDifference
 
 _PROBES = 2
 _MORE_SECONDS = 60.0
 
 STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
+
+MAX_BODY_BYTES = 512 * 1024
+_EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
+_SMALLER = "write a shorter SELECT"
 
 
 class MessageQueue(Protocol):
@@ -103,6 +134,8 @@ class Api:
     _viewers: Viewers
     _reads: Reads
     _answers: Answers
+    _check_sql: Callable[[Scope], None]
+    """Refuses who may not send SQL."""
     # Probes never wait for reads.
     _probes: Threads = field(default_factory=lambda: Threads(_PROBES, "probe"))
 
@@ -124,7 +157,7 @@ class Api:
         export, window = window_of(request.path_params["name"], request.query_params)
         if export.kind is Format.JSON:
             return await self._json(request, window)
-        return await self._answers.file(request, lambda store, hold: window_file(store, window, export, hold))
+        return await self._answers.file(request, lambda store, hold: _window_file(store, window, export, hold))
 
     @Call("/api/swaps", schemas.RowsAnswer, errors=READING)
     async def list_swaps(self, request: Request) -> Response:
@@ -164,6 +197,70 @@ class Api:
         )
         return Response(body, headers={"Content-Type": metrics.CONTENT_TYPE, "Cache-Control": "no-store"})
 
+    @Call(
+        "/api/tables/{name}/summary",
+        schemas.Groups,
+        errors=(
+            *(*READING, *FILE, "bad_where", "bad_sort", "bad_by", "bad_values", "too_many_groups"),
+            *("unknown_table", "not_found"),
+        ),
+        parameters=OF_SUMMARIES,
+        file_headers=("generation", "version", "total"),
+    )
+    async def read_summary(self, request: Request) -> Response:
+        """Groups of a table's rows, and counts, sums, averages and percentiles of each, of one moment."""
+        export, summary = summary_of(request.path_params["name"], request.query_params)
+        if export.kind is not Format.JSON:
+            return await self._answers.file(request, lambda store, hold: _summary_file(store, summary, export, hold))
+        return await self._answers.json(
+            request, lambda store: result_json(read_summary(store, summary)), large=summary.costly
+        )
+
+    @Call(
+        "/api/tables/{name}/difference",
+        TableDifference,
+        errors=(
+            *(*READING, *FILE, "bad_where", "bad_sort", "no_candidate", "unknown_generation"),
+            *("unknown_table", "not_found"),
+        ),
+        parameters=OF_DIFFERENCES,
+        file_headers=("from-generation", "from-version", "to-generation", "to-version", "total"),
+    )
+    async def read_difference(self, request: Request) -> Response:
+        """What differs in a table between two living generations, of one moment."""
+        export, asked = difference_of(request.path_params["name"], request.query_params)
+        if export.kind is not Format.JSON:
+            return await self._answers.file(request, lambda store, hold: _difference_file(store, asked, export, hold))
+
+        def read(store: Reading) -> bytes:
+            found = read_difference(store, asked)
+            return formats.difference_json(found.table, found.positions, formats.difference_body(found))
+
+        return await self._answers.json(request, read, large=True)
+
+    @Call(
+        "/api/sql",
+        schemas.SqlAnswer,
+        errors=(*READING, *FILE, "bad_body", "sql_refused"),
+        body=schemas.SqlQuestion,
+        method="POST",
+        file_headers=("generation", "total", "complete"),
+    )
+    async def sql(self, request: Request) -> Response:
+        """The rows of one SELECT of your own over published tables, of one moment."""
+        self._check_sql(request.scope)
+        body = await read_body(request, MAX_BODY_BYTES, _SMALLER)
+        asked = checked_body(body, schemas.SqlQuestion, _EXAMPLE)
+        memory = self._services.limits.sql_memory_limit
+
+        def read(store: Reading) -> SqlResult:
+            return read_sql(store, asked.sql, asked.limit, memory)
+
+        if asked.format is Format.JSON:
+            return await self._answers.json(request, lambda store: _sql_json(read(store)), large=True, sliced=True)
+        export = Export(asked.format, asked.guard and asked.format is Format.CSV)
+        return await self._answers.file(request, lambda store, hold: _sql_file(store, read(store), export, hold))
+
     async def _json(self, request: Request, window: Window) -> Response:
         large = weight(window.where) > MAX_SMALL_FILTER
 
@@ -172,3 +269,40 @@ class Api:
             return result_json(found.result if found else read_window(store, window))
 
         return await self._answers.json(request, read, large=large)
+
+
+def _sql_json(result: SqlResult) -> bytes:
+    fields = {**formats.sql_fields(result), "tables": result.tables}
+    return formats.json_object(fields, rows=formats.to_form("JSON", result.rows, formats.json_rows))
+
+
+def _window_file(store: Reading, window: Window, export: Export, hold: Hold) -> TableFile:
+    with open_window(store, window) as found:
+        return table_file(store, found.rows, window.table, _numbers(found), export, hold)
+
+
+def _summary_file(store: Reading, summary: Summary, export: Export, hold: Hold) -> TableFile:
+    found = read_summary(store, summary)
+    return table_file(store, found.groups.to_reader(), f"{summary.table}-summary", _numbers(found), export, hold)
+
+
+def _numbers(found: WindowResult | SummaryResult) -> dict[str, int]:
+    return {"Generation": found.generation, "Version": found.version, "Total": found.total}
+
+
+def _difference_file(store: Reading, asked: DifferenceQuestion, export: Export, hold: Hold) -> TableFile:
+    with open_difference(store, asked) as found:
+        sides = (("From", found.before), ("To", found.after))
+        numbers = {f"{side}-{name.title()}": number for side, at in sides for name, number in at.as_json().items()}
+        rows, name = found.rows, f"{asked.window.table}-difference"
+        assert isinstance(rows, pa.RecordBatchReader)
+        return table_file(store, rows, name, {**numbers, "Total": found.total}, export, hold)
+
+
+def _sql_file(store: Reading, found: SqlResult, export: Export, hold: Hold) -> TableFile:
+    numbers = {"Generation": found.generation, "Total": found.rows.num_rows, "Complete": int(found.complete)}
+    return formats.to_form(
+        export.kind.value,
+        found.rows,
+        lambda rows: table_file(store, rows.to_reader(), "sql", numbers, export, hold),
+    )

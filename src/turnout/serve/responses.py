@@ -123,8 +123,12 @@ async def _gone(request: Request) -> None:
 
 
 def json_response(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return encoded_json(to_json(value), status, headers)
+
+
+def encoded_json(body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     all_headers = {"Cache-Control": "no-store"} | (headers or {})
-    return Response(to_json(value), status, media_type="application/json", headers=all_headers)
+    return Response(body, status, media_type="application/json", headers=all_headers)
 
 
 def error_response(error: TurnoutError, headers: dict[str, str] | None = None) -> Response:

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
-from turnout.serve import bodies
 from turnout.serve.formats import json_object
-from turnout.serve.responses import Answers, json_response
+from turnout.serve.requests import checked_body, read_body
+from turnout.serve.responses import Answers, encoded_json, json_response
 from turnout.serve.routes import READING, Call
 from turnout.serve.schemas import Removed, SavedBody, SavedView, SavedViews
 from turnout.store.database import Database
@@ -20,7 +20,6 @@ from turnout.store.saved_views import list_saved, read_view, remove_view, save_v
 MAX_VIEW_BYTES = 16 * 1024
 MAX_NAME = 64
 _EXAMPLE = '{"table": "final_ui", "where": "age>=30", "sort": "-balance"}'
-_NOT_KEPT = {"Cache-Control": "no-store"}
 _SMALLER = "save fewer terms, or a simpler chart"
 
 
@@ -37,14 +36,14 @@ class SavedApi:
         """The views that operators have saved."""
         found = await self._answers.read(request, list_saved)
         body = json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
-        return Response(body, media_type="application/json", headers=_NOT_KEPT)
+        return encoded_json(body)
 
     @Call("/api/saved/{name}", SavedView, errors=(*READING, "not_found", "unknown_saved"))
     async def read_saved(self, request: Request) -> Response:
         """One of the views that operators have saved."""
         name = _name(request)
         view = await self._answers.read(request, lambda store: read_view(store, name))
-        return Response(_named(name, view), media_type="application/json", headers=_NOT_KEPT)
+        return encoded_json(_named(name, view))
 
     @Call(
         "/api/saved/{name}",
@@ -56,12 +55,12 @@ class SavedApi:
     async def save(self, request: Request) -> Response:
         """Save a view under a name, in place of one that has it; answers it as it is listed."""
         name = _name(request)
-        body = await bodies.read_body(request, MAX_VIEW_BYTES, _SMALLER)
+        body = await read_body(request, MAX_VIEW_BYTES, _SMALLER)
         # Written by the type itself: a value to compare with may be a number of any size.
-        checked = bodies.checked(body, SavedBody, _EXAMPLE)
-        view = checked.model_dump_json(exclude=None if checked.sql else {"sql"})
+        given = checked_body(body, SavedBody, _EXAMPLE)
+        view = given.model_dump_json(exclude=None if given.sql else {"sql"})
         await anyio.to_thread.run_sync(save_view, self._database, name, view, limiter=self._writers)
-        return Response(_named(name, view), media_type="application/json", headers=_NOT_KEPT)
+        return encoded_json(_named(name, view))
 
     @Call(
         "/api/saved/{name}",

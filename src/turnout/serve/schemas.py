@@ -330,30 +330,29 @@ class SettingChange(Answer):
     needs: Needs
 
 
-class Applied(Answer):
+class _OfFile(Answer):
+    generation: int
+    detail: str
+    requestId: str | None  # noqa: N815
+    changes: list[SettingChange]
+
+
+class Applied(_OfFile):
     """The outcome of a file that was sent.
 
     A dry run tells in `records` how many each source would read, and in `sources` also how many rows it would keep.
     """
 
     outcome: Literal[Outcome.APPLIED, Outcome.UNCHANGED, Outcome.CANCELLED, Outcome.CANDIDATE]
-    generation: int
-    detail: str
-    requestId: str | None  # noqa: N815
-    changes: list[SettingChange]
     records: dict[str, int] | None = None
     sources: dict[str, dict[str, int]] | None = None
 
 
-class RefusedFile(Answer):
+class RefusedFile(_OfFile):
     """The error of a file that was rejected, or whose build failed, with what it would have changed."""
 
     error: ErrorInfo
     outcome: Literal[Outcome.REJECTED, Outcome.FAILED]
-    generation: int
-    detail: str
-    requestId: str | None  # noqa: N815
-    changes: list[SettingChange]
 
 
 class ConfigEntry(Answer):

@@ -61,6 +61,17 @@ def iso_texts(column: pa.ChunkedArray, moment: str = _MOMENT) -> pa.ChunkedArray
     return pc.binary_join_element_wise(years, pc.utf8_slice_codeunits(_texts(near, moment), 4), "")
 
 
+def for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with values that JSON has, as answers of the server have them."""
+    kind = column.type
+    if is_time(kind):
+        return iso_texts(column)
+    if pa.types.is_float32(kind):
+        # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
+        return column.cast(pa.string()).cast(pa.float64())
+    return column.cast(pa.string()) if pa.types.is_decimal(kind) else column
+
+
 def from_iso_texts(texts: list[str | None], kind: pa.DataType) -> pa.Array:
     """The column of `date32` or `timestamp(us, UTC)` that such texts are of; ValueError for a text that is no time."""
     try:

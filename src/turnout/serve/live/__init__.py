@@ -2,5 +2,5 @@
 
 `endpoint.py` is one viewer, `parsing.py` what it asks for, `outbox.py` its subscriptions with what waits to be sent,
 `hub.py` all subscriptions, and what those to the same share: a window (`windows.py`), changes (`changes.py`), or an
-answer that is computed (`summaries.py`, `selects.py`).
+answer that is computed (`summaries.py`, `computed.py`).
 """

@@ -19,14 +19,13 @@ from turnout.serve.access import Access, identity_of, subprotocol_of
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, Viewers, caller
 from turnout.serve.live.changes import SharedChanges
-from turnout.serve.live.differences import SharedDifference
+from turnout.serve.live.computed import SharedDifference, SharedSql
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.outbox import Outbox, Subscription, message, problem_body
 from turnout.serve.live.parsing import Asked, AskedSql, AskedSummary, BadMessageError, Parsing
-from turnout.serve.live.selects import SharedSql
 from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
-from turnout.serve.parameters import check_parameters
+from turnout.serve.requests import check_parameters
 from turnout.serve.responses import error_response
 from turnout.store.query.difference import DifferenceQuestion
 from turnout_client.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Unsubscribe, WindowRequest

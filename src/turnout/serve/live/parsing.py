@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from turnout.errors import TurnoutError
 from turnout.plan.where import Term, parse_columns, parse_sort, parse_terms
 from turnout.serve.limits import Buckets, Rate
+from turnout.serve.requests import first_fault
 from turnout.serve.rounds import Threads
 from turnout.store.query.difference import DifferenceQuestion
 from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
@@ -115,9 +116,7 @@ def parsed(raw: str | bytes) -> Asked:
     try:
         asked = client_message.validate_json(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "message"
-        raise BadMessageError(raw, f"{where}: {first['msg']}") from error
+        raise BadMessageError(raw, first_fault(error, "message")) from error
     try:
         return Asked(asked, _subject(asked))
     except TurnoutError as error:

@@ -1,7 +1,7 @@
 """What subscriptions share: each window, each table's changes and each answer is kept once, however many subscribe.
 
-`Shared` is the base of its kinds, which are in `windows.py`, `changes.py`, `summaries.py`, `differences.py` and
-`selects.py`; `Readers` is what they read and compute with. `hub.py` notifies each of them of how far its table is.
+`Shared` is the base of its kinds, which are in `windows.py`, `changes.py`, `summaries.py` and `computed.py`; `Readers`
+is what they read and compute with. `hub.py` notifies each of them of how far its table is.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
+from turnout.serve.formats import json_object
 from turnout.serve.limits import HeldBytes
 from turnout.serve.live.outbox import Subscription, problem_body
 from turnout.serve.live.summary_history import Histories
@@ -194,42 +196,80 @@ class Shared:
         return self.position is not None
 
 
-class SharedState(Shared):
+class HeldState(Protocol):
+    """What the clients of a subject have."""
+
+    @property
+    def size(self) -> int:
+        """The bytes that are held."""
+
+    def differs(self, other: Self) -> bool:
+        """Whether a viewer would see a difference; a version alone is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What the clients have of one table: where it was, how many rows or groups there are, and the encoded ones."""
+
+    position: Position
+    total: int
+    encoded: bytes
+
+    def differs(self, other: TableState) -> bool:
+        mine, others = (self.encoded, self.total), (other.encoded, other.total)
+        return mine != others or self.position.generation != other.position.generation
+
+    def body(self, table: str, **more: bytes) -> bytes:
+        fields = {"table": table, **self.position.as_json(), "total": self.total}
+        return json_object(fields, **more)[:-1] + b"," + self.encoded[1:]
+
+
+S = TypeVar("S", bound=HeldState)
+
+
+class SharedState(Shared, Generic[S]):
     """A subject of which each subscription gets only the newest state."""
 
-    _answered = False
+    _state: S | None = None
 
     def join(self, subscription: Subscription, seen: Position | None) -> None:
         self._subscriptions[subscription] = seen
-        if self._answered:
-            self._send_to(subscription)
-            self._charge(self._size)
+        if self._state is not None:
+            self._send_to(subscription, self._state)
+            self._charge(self._size(self._state))
 
     async def _advance(self) -> None:
-        if self._answered and self._is_current():
+        before = self._state
+        if before is not None and self._is_current():
             return
-        if await self._renew():
-            self._answered = True
-            for subscription in self._subscriptions:
-                self._send_to(subscription)
-            # Without a subscription it is kept for a client that may come back.
-            if self._subscriptions:
-                self._charge(self._size)
+        self._state = fresh = await self._renew(before)
+        if isinstance(fresh, TableState):
+            self.position = fresh.position
+            self._drop_deltas(fresh.position)
+        if before is not None and not fresh.differs(before):
+            return
+        self._changed(fresh)
+        for subscription in self._subscriptions:
+            self._send_to(subscription, fresh)
+        # Without a subscription it is kept for a client that may come back.
+        if self._subscriptions:
+            self._charge(self._size(fresh))
 
-    async def _renew(self) -> bool:
-        """Bring the state to where the table is; whether a client would see a difference."""
+    async def _renew(self, before: S | None) -> S:
+        """The state where the table is now."""
         raise NotImplementedError
 
-    def _send_to(self, subscription: Subscription) -> None:
+    def _changed(self, fresh: S) -> None:
+        """Take note of a state that a client would see as another."""
+
+    def _send_to(self, subscription: Subscription, state: S) -> None:
         raise NotImplementedError
 
-    @property
-    def _size(self) -> int:
-        """The bytes that are held."""
-        raise NotImplementedError
+    def _size(self, state: S) -> int:
+        return state.size
 
 
-class SharedComputed(SharedState):
+class SharedComputed(SharedState[S]):
     """An answer that is computed of whole tables, once for all who ask the same, and again when these changed."""
 
     least_pause_seconds = pause_seconds = LEAST_PAUSE_SECONDS
@@ -245,7 +285,7 @@ class SharedComputed(SharedState):
                 self.pause_seconds = max(self.least_pause_seconds, RESTS * self._took_seconds)
 
         clients = clients_of(self._subscriptions)
-        if not self._answered:
+        if self._state is None:
             # The first answer has the place of a client, as any other read of it.
             return await self._readers.reads.run(clients, timed, large=large, sliced=sliced)
         client = min(clients, default="")

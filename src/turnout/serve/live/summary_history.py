@@ -1,7 +1,7 @@
 """How summaries were in the last hour: bounded rings of points, with the moments of swaps among them.
 
 `Histories` keeps one for each summary that somebody looks at, and for an hour after the last viewer left, for all
-clients together. Who fills those that nobody looks at is `history_samples.py`.
+clients together. `summaries.py` fills those that nobody looks at, too.
 """
 
 from __future__ import annotations

@@ -31,6 +31,36 @@ _SLOW_SECONDS = 0.25
 _IDLE_PART = 0.5
 
 T = TypeVar("T")
+C = TypeVar("C")
+
+
+class _Merger(Generic[C, T]):
+    """Merges changes, many at a time, on a thread of its own. Used on the event loop."""
+
+    def __init__(
+        self, name: str, most: int, rest_seconds: Callable[[str, float], float], *, yielding: bool = False
+    ) -> None:
+        self._thread = Threads(1, name, yielding=yielding)
+        self._rounds: Rounds[str, Callable[[], C | None], T | None] = Rounds(
+            self._merge, most=most, rest_seconds=rest_seconds
+        )
+
+    async def merge(self, due: Callable[[], C | None], clients: Collection[str] = ()) -> T | None:
+        """What is made of changes; None where the table has to be read.
+
+        `due` is asked in its turn, so who has waited takes all that came meanwhile at once.
+        """
+        return await self._rounds.ask(min(clients, key=self._rounds.waiting, default=""), due)
+
+    async def _merge(self, asked: Sequence[Callable[[], C | None]]) -> list[T | Exception | None]:
+        due = [changes() for changes in asked]
+        known = [changes for changes in due if changes is not None]
+        made = iter(await self._thread.run(partial(self._merged, known)))
+        return [None if changes is None else next(made) for changes in due]
+
+    def _merged(self, known: Sequence[C]) -> list[T | Exception | None]:
+        """On the thread: the answer of each, None for one whose table has to be read."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,46 +72,29 @@ class WindowChanges(Generic[T]):
     take: Callable[[Sequence[Sifted]], T | None]
 
 
-class WindowMerger(Generic[T]):
-    """Merges changes into windows, on a thread of its own. Used on the event loop.
+class WindowMerger(_Merger[WindowChanges[T], T]):
+    """Merges changes into windows.
 
     Windows with large filters have another merger, which rests as long as it works: what they cost, only they wait for.
     """
 
     def __init__(self, queries: DeltaQueries, *, large: bool = False) -> None:
+        most = MOST_LARGE_WINDOWS if large else MOST_WINDOWS
+        super().__init__("merge", most, lambda _, seconds: seconds if large else 0.0, yielding=large)
         self._queries = queries
-        self._thread = Threads(1, "merge", yielding=large)
-        self._rounds: Rounds[str, Callable[[], WindowChanges[T] | None], T | None] = Rounds(
-            self._merge,
-            most=MOST_LARGE_WINDOWS if large else MOST_WINDOWS,
-            rest_seconds=lambda _, seconds: seconds if large else 0.0,
-        )
 
-    async def merge(self, due: Callable[[], WindowChanges[T] | None], clients: Collection[str] = ()) -> T | None:
-        """What the window makes of its changes; None where the table has to be read.
-
-        `due` is asked in the window's turn, so a window that has waited takes all that came meanwhile at once.
-        """
-        return await self._rounds.ask(min(clients, key=self._rounds.waiting, default=""), due)
-
-    async def _merge(self, asked: Sequence[Callable[[], WindowChanges[T] | None]]) -> list[T | Exception | None]:
-        due = [changes() for changes in asked]
-        known = [changes for changes in due if changes is not None]
-        made = iter(await self._thread.run(partial(self._merged, known)) if known else ())
-        return [None if changes is None else next(made) for changes in due]
-
-    def _merged(self, windows: Sequence[WindowChanges[T]]) -> list[T | Exception | None]:
+    def _merged(self, known: Sequence[WindowChanges[T]]) -> list[T | Exception | None]:
         """On the thread. An error of one window reaches that one only."""
         orders: dict[int, tuple[Delta, list[Order]]] = {}
-        for window in windows:
+        for window in known:
             for delta in window.deltas:
                 orders.setdefault(id(delta), (delta, []))[1].append(window.order)
         try:
             sifted = {number: self._queries.sift(delta, wanted) for number, (delta, wanted) in orders.items()}
         except Exception:
-            log.exception("changes cannot be merged into %d windows; they are read again", len(windows))
-            return [None] * len(windows)
-        return [_attempt(window.take, [sifted[id(delta)] for delta in window.deltas]) for window in windows]
+            log.exception("changes cannot be merged into %d windows; they are read again", len(known))
+            return [None] * len(known)
+        return [_attempt(window.take, [sifted[id(delta)] for delta in window.deltas]) for window in known]
 
 
 def _attempt(take: Callable[[Sequence[Sifted]], T | None], sifted: Sequence[Sifted]) -> T | Exception | None:
@@ -91,55 +104,38 @@ def _attempt(take: Callable[[Sequence[Sifted]], T | None], sifted: Sequence[Sift
         return error
 
 
-GroupChanges = tuple[KeptGroups, Sequence[Delta]]
-"""Groups of a summary, and what changed since they were so."""
-
-
 @dataclass(frozen=True, slots=True)
-class _AskedGroups:
-    due: Callable[[], GroupChanges | None]
-    encode: Callable[[Advanced], Any]
+class GroupChanges(Generic[T]):
+    """Groups of a summary, what changed since they were so, and the callback that encodes what comes of it."""
+
+    kept: KeptGroups
+    deltas: Sequence[Delta]
+    encode: Callable[[Advanced], T]
 
 
-class SummaryMerger:
-    """Merges changes into kept summaries, all that wait at once, on one thread. Used on the event loop.
+class SummaryMerger(_Merger[GroupChanges[Any], Any]):
+    """Merges changes into kept summaries, all that wait at once.
 
     After each round nobody works for as long as it took of a core, so together they never take more than half of one.
     On full cores a round lasts longer than that; who waited for the cores need not rest for it.
     """
 
     def __init__(self) -> None:
+        super().__init__("summaries", MOST_SUMMARIES, lambda *_: self._core_seconds)
         self.queries = SummaryQueries()
-        self._thread = Threads(1, "summaries")
         self._core_seconds = 0.0
-        self._rounds: Rounds[str, _AskedGroups, Any] = Rounds(
-            self._merge, most=MOST_SUMMARIES, rest_seconds=lambda *_: self._core_seconds
-        )
 
-    async def merge(
-        self, client: str, due: Callable[[], GroupChanges | None], encode: Callable[[Advanced], T]
-    ) -> T | None:
-        """What `encode` makes of the groups, on the thread; None where the table has to be read."""
-        made: T | None = await self._rounds.ask(client, _AskedGroups(due, encode))
-        return made
-
-    async def _merge(self, asked: Sequence[_AskedGroups]) -> list[Any]:
-        # Asked in its turn: what came while it waited is taken, too.
-        return await self._thread.run(partial(self._merged, asked, [summary.due() for summary in asked]))
-
-    def _merged(self, asked: Sequence[_AskedGroups], due: Sequence[GroupChanges | None]) -> list[Any]:
-        """On the thread: the answer of each, None for one whose table has to be read."""
+    def _merged(self, known: Sequence[GroupChanges[Any]]) -> list[Any]:
         began = time.thread_time()
-        made: list[Any] = [None] * len(asked)
-        changes: dict[tuple[int, ...], list[tuple[int, GroupChanges]]] = {}
-        for number, known in enumerate(due):
-            if known is not None:
-                changes.setdefault(tuple(map(id, known[1])), []).append((number, known))
+        made: list[Any] = [None] * len(known)
+        changes: dict[tuple[int, ...], list[int]] = {}
+        for number, summary in enumerate(known):
+            changes.setdefault(tuple(map(id, summary.deltas)), []).append(number)
         for same in changes.values():
             try:
-                advanced = self.queries.advance([kept for _, (kept, _) in same], same[0][1][1])
-                for (number, _), groups in zip(same, advanced, strict=True):
-                    made[number] = asked[number].encode(groups) if groups else None
+                advanced = self.queries.advance([known[number].kept for number in same], known[same[0]].deltas)
+                for number, groups in zip(same, advanced, strict=True):
+                    made[number] = known[number].encode(groups) if groups else None
             except Exception:
                 log.exception("changes cannot be merged into %d summaries; their tables are read again", len(same))
         self._core_seconds = time.thread_time() - began

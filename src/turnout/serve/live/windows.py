@@ -15,7 +15,7 @@ from turnout.plan.position import Position
 from turnout.plan.where import MAX_SMALL_FILTER, weight
 from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.outbox import Subscription, current_body
-from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SharedState, clients_of
+from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SharedState, TableState, clients_of
 from turnout.serve.live.turns import WindowChanges
 from turnout.serve.reads import Reading
 from turnout.store.feed import Wanted
@@ -34,30 +34,23 @@ from turnout.store.query.windows import Column, Window
 
 
 @dataclass(frozen=True, slots=True)
-class _WindowState:
-    """What the clients have: where the table was, the rows that are held of it, and the encoded ones of the window."""
+class _WindowState(TableState):
+    """What the clients have of a window, and the rows of the table that are held."""
 
-    position: Position
     columns: tuple[Column, ...]
     order: Order
     held: Held
-    rows: bytes
 
     @property
     def size(self) -> int:
-        return len(self.rows) + int(self.held.rows.nbytes)
+        return len(self.encoded) + int(self.held.rows.nbytes)
 
-    def differs(self, other: _WindowState) -> bool:
-        """Whether a viewer would see a difference; a version alone is none."""
-        mine, others = (self.rows, self.held.total), (other.rows, other.held.total)
-        return mine != others or self.position.generation != other.position.generation
-
-    def body(self, table: str) -> bytes:
-        fields = {"table": table, **self.position.as_json(), "total": self.held.total}
-        return to_json(fields)[:-1] + b"," + self.rows[1:]
+    def moved(self, position: Position, held: Held) -> _WindowState:
+        """The state at another position, with other rows that are held."""
+        return replace(self, position=position, held=held, total=held.total)
 
 
-class SharedWindow(SharedState):
+class SharedWindow(SharedState[_WindowState]):
     """One window and all its subscriptions."""
 
     pause_seconds = LEAST_PAUSE_SECONDS
@@ -66,25 +59,19 @@ class SharedWindow(SharedState):
         super().__init__(window.table, readers, ended)
         self._window = window
         self._large = weight(window.where) > MAX_SMALL_FILTER
-        self._state: _WindowState | None = None
 
     @property
     def wanted(self) -> Wanted:
         """What has to be known of removed rows to tell whether they were in the window."""
         return wanted_columns((key.column for key in self._window.sort), self._window.where)
 
-    async def _renew(self) -> bool:
-        before = self._state
-        clients = clients_of(self._subscriptions)
-        fresh: _WindowState | None = None
+    async def _renew(self, before: _WindowState | None) -> _WindowState:
         if before is not None:
             merger = self._readers.large_windows if self._large else self._readers.windows
-            fresh = await merger.merge(self._due, clients)
-        if fresh is None:
-            fresh = await self._readers.reads.run(clients_of(self._subscriptions), self._read, large=self._large)
-        self._state, self.position = fresh, fresh.position
-        self._drop_deltas(fresh.position)
-        return before is None or before.differs(fresh)
+            merged: _WindowState | None = await merger.merge(self._due, clients_of(self._subscriptions))
+            if merged is not None:
+                return merged
+        return await self._readers.reads.run(clients_of(self._subscriptions), self._read, large=self._large)
 
     def _due(self) -> WindowChanges[_WindowState] | None:
         """All changes since the present state; None where the generation is another, or one of them is not known."""
@@ -107,9 +94,9 @@ class SharedWindow(SharedState):
         if held.bound is not None and held.rows.num_rows < self._visible_end:
             return None
         if self._visible(held).equals(self._visible(state.held)):
-            return replace(state, position=position, held=held)
+            return state.moved(position, held)
         rows = _rows_body(self._visible(held), state.columns, self._window.offset)
-        return replace(state, position=position, held=held, rows=rows)
+        return replace(state.moved(position, held), encoded=rows)
 
     def _with_total(self, state: _WindowState, position: Position, changes: Sequence[Sifted]) -> _WindowState | None:
         """The window with another total, where no change lies before it or in it; None where one does."""
@@ -118,7 +105,7 @@ class SharedWindow(SharedState):
             if change.concerns(held, state.order):
                 return None
             held = replace(held, total=change.total(held, state.order))
-        return replace(state, position=position, held=held)
+        return state.moved(position, held)
 
     @property
     def _visible_end(self) -> int:
@@ -143,20 +130,15 @@ class SharedWindow(SharedState):
         result = tracked.result
         held = hold(tracked.rows, wanted.limit or 0, result.total)
         encoded = _rows_body(self._visible(held), result.columns, self._window.offset)
-        return _WindowState(result.position, result.columns, tracked.order, held, encoded)
+        return _WindowState(result.position, held.total, encoded, result.columns, tracked.order, held)
 
-    def _send_to(self, subscription: Subscription) -> None:
+    def _send_to(self, subscription: Subscription, state: _WindowState) -> None:
         """Send the state; a client that has it already gets only `current`."""
-        assert self._state is not None
         seen, self._subscriptions[subscription] = self._subscriptions[subscription], None
-        if seen == self._state.position:
+        if seen == state.position:
             subscription.replace("current", current_body(self._window.table, seen))
         else:
-            subscription.replace("rows", self._state.body(self._window.table))
-
-    @property
-    def _size(self) -> int:
-        return self._state.size if self._state else 0
+            subscription.replace("rows", state.body(self._window.table))
 
 
 def _rows_body(rows: pa.RecordBatch, columns: Sequence[Column], offset: int) -> bytes:

@@ -1,10 +1,13 @@
-"""The query string of a request: the parameters that calls take, and their values."""
+"""What a request brings: the parameters of its query string, and its body, within a size and a time."""
 
 import re
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+import anyio
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import QueryParams
+from starlette.requests import ClientDisconnect, Request
 
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
@@ -20,7 +23,14 @@ DEFAULT_ROWS = 100
 MAX_JSON_ROWS = 100_000
 MAX_INT64 = 2**63 - 1
 DEFAULT_EXAMPLE_RECORDS, MAX_EXAMPLE_RECORDS = 500, 1000
+BODY_SECONDS = 30
+JSON_KINDS = ("application/json",)
+YAML = "application/yaml"
+YAML_KINDS = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain", *JSON_KINDS)
+"""What YAML is sent as; JSON is YAML, too."""
 FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Parameter(NamedTuple):
@@ -213,3 +223,50 @@ def whole(query: QueryParams, name: str, default: int | None) -> int | None:
     if not re.fullmatch("[0-9]{1,19}", text) or int(text) > MAX_INT64:
         raise TurnoutError("bad_parameter", f"{name}: not a whole number from 0: {show(text)}", f"such as {name}=100")
     return int(text)
+
+
+async def read_body(request: Request, most: int, smaller: str, kinds: Sequence[str] = JSON_KINDS) -> bytes:
+    """The body of a request; `smaller` says how to send less where it has more than `most` bytes."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in ("", *kinds):
+        raise TurnoutError(
+            "unsupported_media_type",
+            f"Content-Type: {show(kind)} is not accepted here",
+            f"send {'JSON' if kinds is JSON_KINDS else 'YAML'}, with Content-Type: {kinds[0]}",
+        )
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > most:
+        raise _too_large(most, smaller)
+    body = bytearray()
+    try:
+        # A client that sends a body a byte at a time holds a connection, and no more than that.
+        with anyio.fail_after(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise _too_large(most, smaller)
+    except ClientDisconnect as error:
+        raise TurnoutError("bad_request", "the request ended before its body did") from error
+    except TimeoutError as error:
+        raise TurnoutError(
+            "request_timeout", f"the body did not come within {BODY_SECONDS} s", "send it at once"
+        ) from error
+    return bytes(body)
+
+
+def checked_body(body: bytes, shape: type[M], example: str) -> M:
+    """The body as its model; TurnoutError `bad_body` names the first fault."""
+    try:
+        return shape.model_validate_json(body)
+    except ValidationError as error:
+        raise TurnoutError("bad_body", first_fault(error, "body"), f"send JSON such as {example}") from error
+
+
+def first_fault(error: ValidationError, whole: str) -> str:
+    """The first fault of what was sent: its place, or the word for the whole, and what is wrong there."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
+
+
+def _too_large(most: int, smaller: str) -> TurnoutError:
+    return TurnoutError("message_too_large", f"the message has more than the {most} bytes allowed", smaller)

@@ -1,0 +1,142 @@
+"""Answers that are read again whenever a table of theirs changed: SELECTs of somebody's own, and differences.
+
+A SELECT can also be answered once. The difference of a table between two generations is sent once a second at most;
+without named generations it is between what is shown and the candidate, and goes on with another candidate. Where a
+generation is gone, or there is no candidate any more, an error ends the subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from turnout.errors import TurnoutError
+from turnout.plan.position import Position
+from turnout.serve.formats import difference_body, difference_json, json_object, rows_json, sql_fields, to_form, to_json
+from turnout.serve.live.outbox import Subscription
+from turnout.serve.live.parsing import AskedSql
+from turnout.serve.live.shared import Deltas, Readers, SharedComputed, table_gone
+from turnout.serve.reads import Reading
+from turnout.store.query.difference import DifferenceQuestion, read_difference
+from turnout.store.query.sql import SqlResult, read_sql
+from turnout.store.query.windows import GONE, Positions, open_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An encoded answer, and the position of each table that it was computed of."""
+
+    body: bytes
+    positions: tuple[Position, ...]
+    tables: tuple[str, ...] = ()
+    """The tables that a SELECT names."""
+
+    @property
+    def size(self) -> int:
+        return len(self.body)
+
+    def differs(self, other: _Answer) -> bool:
+        mine, others = ([at.generation for at in one.positions] for one in (self, other))
+        return self.body != other.body or mine != others
+
+
+class _SharedAnswer(SharedComputed[_Answer]):
+    """One answer and all its subscriptions."""
+
+    def __init__(self, readers: Readers, ended: Callable[[], None]) -> None:
+        super().__init__(None, readers, ended)
+        self._positions: Positions | None = None
+
+    @property
+    def wanted(self) -> None:
+        """Its tables are read again, so nobody has to collect what changed in them."""
+
+    def notify(self, positions: Positions, deltas: Mapping[str, Deltas]) -> None:
+        self._positions = positions
+        if not self._is_current():
+            self._woken.set()
+
+    def _is_current(self) -> bool:
+        if self._state is None or self._positions is None:
+            return self._state is not None
+        now = self._tables_at(self._state, self._positions)
+        return all(at.reaches(one) for at, one in zip(self._state.positions, now, strict=True))
+
+    def _tables_at(self, state: _Answer, positions: Positions) -> Iterable[Position]:
+        """The positions of its tables among those of all."""
+        raise NotImplementedError
+
+
+class SharedSql(_SharedAnswer):
+    """One SELECT and all its subscriptions; one that is not live ends with its first answer."""
+
+    def __init__(self, asked: AskedSql, readers: Readers, ended: Callable[[], None]) -> None:
+        super().__init__(readers, ended)
+        self._asked = asked
+
+    def _tables_at(self, state: _Answer, positions: Positions) -> Iterable[Position]:
+        return map(positions.of, state.tables)
+
+    async def _advance(self) -> None:
+        await super()._advance()
+        if not self._asked.live:
+            self._ended()
+
+    async def _renew(self, before: _Answer | None) -> _Answer:
+        return await self._compute(self._read, large=True, sliced=True)
+
+    def _read(self, store: Reading) -> _Answer:
+        try:
+            result = read_sql(store, self._asked.text, self._asked.limit, self._readers.reads.limits.sql_memory_limit)
+        except TurnoutError as error:
+            raise self._missing(store) or error from error
+        positions = tuple(Position(result.generation, version) for version in result.versions)
+        return _Answer(sql_body(result), positions, result.tables)
+
+    def _missing(self, store: Reading) -> TurnoutError | None:
+        """The error of a SELECT that named a table which is gone."""
+        with open_snapshot(store) as snapshot:
+            known = snapshot.names
+        gone = [table for table in (self._state.tables if self._state else ()) if table not in known]
+        return table_gone(gone[0], f"tables: {', '.join(known)}") if gone else None
+
+    def _send_to(self, subscription: Subscription, state: _Answer) -> None:
+        subscription.replace("rows", state.body)
+
+
+class SharedDifference(_SharedAnswer):
+    """One difference and all its subscriptions."""
+
+    least_pause_seconds = 1.0
+
+    def __init__(self, asked: DifferenceQuestion, readers: Readers, ended: Callable[[], None]) -> None:
+        super().__init__(readers, ended)
+        self._asked = asked
+
+    @property
+    def generations(self) -> Collection[int]:
+        named = self._asked.from_generation, self._asked.to_generation
+        return [number for number in named if number is not None]
+
+    def _tables_at(self, state: _Answer, positions: Positions) -> Iterable[Position]:
+        numbers = self._asked.generations(positions.published, positions.candidate)
+        table = self._asked.window.table
+        return [GONE if number is None else positions.of(f"{table}@{number}") for number in numbers]
+
+    async def _renew(self, before: _Answer | None) -> _Answer:
+        return await self._compute(self._read, large=True)
+
+    def _read(self, store: Reading) -> _Answer:
+        found = read_difference(store, self._asked)
+        return _Answer(difference_body(found), found.positions)
+
+    def _send_to(self, subscription: Subscription, state: _Answer) -> None:
+        before, after = state.positions
+        subscription.replace("difference", difference_json(self._asked.window.table, (before, after), state.body))
+
+
+def sql_body(result: SqlResult) -> bytes:
+    """The rows of a SELECT as those of a window of the table `sql`."""
+    fields = {**sql_fields(result), "offset": 0}
+    ids = to_json([str(number) for number in range(result.rows.num_rows)])
+    return json_object(fields, ids=ids, rows=to_form("JSON", result.rows, rows_json))
