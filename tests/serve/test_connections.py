@@ -36,7 +36,7 @@ from fake_orchestrator import leave_waiting
 from http_server import SECONDS, serving
 from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
-from turnout.serve import bodies, connections
+from turnout.serve import connections, requests
 from turnout.serve.connections import OpenConnections
 from turnout.serve.limits import Buckets, Rate, Rates, Viewers, client_of
 from turnout.testing import wait_until
@@ -254,7 +254,7 @@ def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path, monkeypa
 
 
 def test_body_that_does_not_come_is_not_waited_for(open_site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(requests, "BODY_SECONDS", 0.2)
     head = b"POST /api/control HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
     status, body = raw_exchange(open_site.port, head)
     assert status == 408
