@@ -11,9 +11,9 @@ from typing import Any
 
 from turnout.config import document as yaml_document
 from turnout.config import secrets, sent
-from turnout.config.alert_checks import fitting_alerts
 from turnout.config.changes import SECTIONS, Change, Needs, compare
 from turnout.config.loading import completed, document_of, parse, read_document
+from turnout.config.output_checks import fitting_alerts
 from turnout.config.server import ApplyAccess
 from turnout.config.settings import FileOrigin, Settings
 from turnout.config.tables import first_plan

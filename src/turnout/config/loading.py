@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from turnout.config import config_errors, secrets
 from turnout.config import document as yaml_document
-from turnout.config.alert_checks import filter_faults
 from turnout.config.auth import ALLOWED_URLS
 from turnout.config.checks import ValidParts, cross_faults
+from turnout.config.output_checks import filter_faults
 from turnout.config.settings import FileOrigin, Settings, default_sources, default_views
 from turnout.errors import MOST_FAULTS, ConfigError
 from turnout.plan.joins import KNOWN_JOINS

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from turnout.example.inference import InferredColumn, counted
 from turnout.example.likely_keys import Key, KnownSource, likely_key
 from turnout.example.topic_example import TopicExample
-from turnout.plan.joins import ViewSides
+from turnout.plan.joins import Join, key_steps, view_columns
 
 FIRST_VIEW = "final_ui"
 MOST_READ_FROM_START = 20_000_000
@@ -170,7 +170,8 @@ def _views(sources: Sequence[Source], known: Mapping[str, KnownSource], taken: s
 
 def _clash(left: Source, rights: Mapping[str, tuple[str, ...]], on: str) -> bool:
     """Whether the view would have two columns of one name."""
-    names = ViewSides(left.name, tuple(column.name for column in left.columns), rights, on).columns()
+    columns = {left.name: [column.name for column in left.columns], **rights}
+    names = view_columns(columns, key_steps(rights, on, Join.LEFT))
     return len({name.lower() for name in names}) < len(names)
 
 
