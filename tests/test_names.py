@@ -22,12 +22,10 @@ ELSEWHERE = {
     "cli/types",
     "test_configuration.py": "store/config_history",
     "live/test_applies.py": "serve/config_api",
-    "live/test_check.py": "preflight/clusters preflight/machine",
+    "live/test_check.py": "preflight/findings",
     # A file by example.
     "live/test_by_example.py": "kafka/topic_creation cli/topic",
-    "test_suggestion.py": "example/likely_keys",
     "test_example_api.py": "example/by_example",
-    "test_topic_example.py": "example/schema_columns",
     "live/test_demo.py": "local/spinner",
     # The client is one thing to those who use it.
     "test_client.py": "client/display client/frames client/http",
@@ -38,7 +36,7 @@ ELSEWHERE = {
     # turnout.yaml as a whole: each rule is seen by what is said about a wrong file.
     "test_config_loading.py": "config/checks config/config_errors config/document config/output_checks config/server "
     "config/settings config/values",
-    "test_security.py": "config/auth kafka/keystores",
+    "test_security.py": "config/auth",
     "test_plan.py": "config/tables plan/tables",
     "test_control.py": "config/topic_rules plan/control_parsing",
     # Decoders agree with each other, whatever the record.

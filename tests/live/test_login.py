@@ -29,7 +29,7 @@ from signing_in import PEOPLE, SECRET, TOKEN, LoginSite, login_site, unsigned, w
 from test_access import error_of
 from turnout.errors import ConfigError, TurnoutError
 from turnout.issuer.provider import IdentityProvider
-from turnout.preflight.machine import check_issuer
+from turnout.preflight.findings import check_issuer
 from turnout.serve.limits import Rate, Rates
 from turnout.testing import wait_until
 from turnout_client.messages import CloseCode

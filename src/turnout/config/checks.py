@@ -352,17 +352,21 @@ def _topics(parts: ValidParts) -> Faults:
     for name, source in parts.sources.items():
         if source is not None and (reason := reserved(source.topic, taken)):
             yield ("sources", name, "topic"), f"'{source.topic}' {reason}; choose another topic"
-    read = {source.topic: f"sources.{name}.topic" for name, source in parts.sources.items() if source}
-    control = parts.control
+    read, control = _read_topics(parts), parts.control
     if control is not None:
         if control.ack_topic == control.topic:
             yield ("control", "ack_topic"), f"is the control topic '{control.topic}' itself; choose another topic"
-        if one_cluster(parts.kafka, control.kafka):
-            read[control.topic] = "control.topic"
-            if control.ack_topic in read and control.ack_topic != control.topic:
-                yield ("control", "ack_topic"), f"is read as {read[control.ack_topic]} too; choose another topic"
+        elif control.ack_topic in read and one_cluster(parts.kafka, control.kafka):
+            yield ("control", "ack_topic"), f"is read as {read[control.ack_topic]} too; choose another topic"
     if isinstance(parts.dead_letter_topic, str) and parts.dead_letter_topic in read:
         yield ("dead_letter_topic",), f"is read as {read[parts.dead_letter_topic]} too; choose another topic"
+
+
+def _read_topics(parts: ValidParts) -> dict[str, str]:
+    """The topics of the data's cluster that Turnout reads, and the setting that names each."""
+    read = {source.topic: f"sources.{name}.topic" for name, source in parts.sources.items() if source}
+    control = parts.control
+    return read | ({control.topic: "control.topic"} if control and one_cluster(parts.kafka, control.kafka) else {})
 
 
 def _outputs(parts: ValidParts) -> Faults:
@@ -372,11 +376,9 @@ def _outputs(parts: ValidParts) -> Faults:
     for name, view in parts.views.items():
         read = [source for one in (view.read if view else ()) if (source := sources.get(one))]
         tables[name] = [*(view.columns if view else ()), *(column for source in read for column in source.columns)]
-    used = {source.topic: f"sources.{name}.topic" for name, source in sources.items() if source}
-    if control is not None and one_cluster(parts.kafka, control.kafka):
-        used |= {control.topic: "control.topic"} | (
-            {control.ack_topic: "control.ack_topic"} if control.ack_topic else {}
-        )
+    used = _read_topics(parts)
+    if control is not None and control.ack_topic and one_cluster(parts.kafka, control.kafka):
+        used[control.ack_topic] = "control.ack_topic"
     if isinstance(parts.dead_letter_topic, str):
         used[parts.dead_letter_topic] = "dead_letter_topic"
     sinks = {name: sink for name, sink in parts.sinks.items() if sink}

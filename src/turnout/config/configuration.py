@@ -34,7 +34,7 @@ def file_text(settings: Settings) -> str:
 
 
 def _kept_text(document: Mapping[str, Any]) -> str:
-    return yaml_document.to_yaml(secrets.redacted(document, Settings))
+    return yaml_document.to_yaml(secrets.redacted(document))
 
 
 def sections_of(settings: Settings) -> str:

@@ -101,10 +101,10 @@ def parse(
     written = completed(document)
     raw, origins, unread = yaml_document.override(written, Settings, environ)
     wrong = [*wrong, *unread]
-    held = frozenset(secrets.variables(raw, Settings, origins))
-    kept, hidden, unknown = secrets.kept(raw, Settings, known)
+    held = frozenset(secrets.variables(raw, origins))
+    kept, hidden, unknown = secrets.kept(raw, known)
     filled, unset = yaml_document.substitute(kept, environ, {**origins, **hidden})
-    filled, unfetched = secrets.fetch(filled, Settings, folder, environ)
+    filled, unfetched = secrets.fetch(filled, folder, environ)
     unset |= unfetched | unknown
     filled = {name: value for name, value in filled.items() if value is not None}
 

@@ -30,8 +30,8 @@ from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
 from turnout.plan.tables import Layout
+from turnout.schemas.record_decoder import Sample, take_samples
 from turnout.schemas.source_schemas import Schemas, registered, schemas_of
-from turnout.schemas.topic_check import Sample, take_samples
 from turnout.spark.generation import GenerationQuery, Kafka
 from turnout.spark.jvm.checkpoints import checkpoints_of, folder_at
 from turnout.spark.jvm.cluster import is_local
