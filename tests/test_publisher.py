@@ -68,6 +68,7 @@ class Publishing:
             catch_up_seconds=0.0,
             origins={},
             plan=plan,
+            forget_build=lambda: None,
         )
 
     def apply_of(self, settings: Settings) -> Apply:

@@ -157,6 +157,15 @@ class Generation:
         progress.sources = origins_json(self.origins)
         self._note_progress()
 
+    def forget_build(self) -> None:
+        """Forget what its build took: a rollback to it takes no time, keeps nothing and reads nothing."""
+        self.build_seconds = self.catch_up_seconds = 0.0
+        self.origins = {}
+
+    def await_start(self, restarts: int = 0) -> None:
+        """Have the lifecycle start its query; `restarts` is how often that has failed."""
+        self.waiting, self.restarts, self.restart_at = True, restarts, 0.0
+
     def _note_progress(self) -> None:
         if self.progress is not None:
             self.progress.read(self.offsets.behind(self.target), self.records)
@@ -304,7 +313,7 @@ class Generations:
         tables = self._tables(record)
         topics -= {plan.topics[source] for source in read} | topics_made_anew(tables)
         kept = KeptTopics(tables, Offsets.from_json(record.start_offsets), frozenset(topics))
-        anew = kept.offsets().made_anew(self._ends(sorted(topics)))
+        anew = kept.offsets().made_anew(self._clients.topics.living_ends(topics))
         return replace(kept, topics=kept.topics - {topic for topic, _ in anew.next}) if anew else kept
 
     def settings_of(self, record: GenerationRecord) -> Settings | None:
@@ -352,7 +361,7 @@ class Generations:
         kafka = Kafka(
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
-            ends=self._ends,
+            ends=self._clients.topics.living_ends,
             wait_for_more=self._clients.end_watch.wait_for_more,
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
@@ -393,17 +402,6 @@ class Generations:
         for number in stale:
             self.clear(number)
         return [number for number in stale if number]
-
-    def _ends(self, topics: Sequence[str]) -> Offsets:
-        """The ends of topics, without those that do not exist any more."""
-        ends: dict[tuple[str, int], int] = {}
-        for topic in topics:
-            try:
-                ends |= self._clients.topics.end_offsets([topic]).next
-            except TurnoutError as error:
-                if error.code != "unknown_topic":
-                    raise
-        return Offsets(ends)
 
     def _range(self, plan: Plan, kept: Collection[str]) -> tuple[Offsets, Offsets]:
         """Return the start of topics that are not kept, and the end up to which all topics are caught up on."""

@@ -15,6 +15,7 @@ from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
 from turnout.plan.swap_rules import SwapState, to_retire
 from turnout.store.database import is_store_failure, store_failed
+from turnout.store.ledger import CandidateRecord
 from turnout.swap.build_progress import BuildProgress
 from turnout.swap.generations import Generation, Generations
 from turnout.swap.health import Health, Say, Subject
@@ -65,7 +66,7 @@ class Lifecycle:
         for generation in [self.live, *self.lingering, self.candidate]:
             if generation is not None:
                 generations.give_query(generation)
-                generation.waiting, generation.restarts, generation.restart_at = True, 1, 0.0
+                generation.await_start(restarts=1)
 
     def keep_reading(self, generation: Generation) -> None:
         """Restart a query that has ended, after a pause that grows."""
@@ -87,6 +88,16 @@ class Lifecycle:
                 # After two failures, a record may be the reason.
                 query.start(careful=generation.restarts > 3)
                 generation.waiting = False
+
+    def take_up(self, generation: Generation) -> None:
+        """Make a generation of the store the live one, after a restart."""
+        self.live, generation.state = generation, SwapState.LIVE
+        generation.await_start()
+
+    def make_candidate(self, generation: Generation, candidacy: CandidateRecord) -> None:
+        """Make a generation the candidate; another one goes."""
+        self.let_candidate_go()
+        self.candidate, generation.state, generation.candidacy = generation, SwapState.CANDIDATE, candidacy
 
     def begin(self, generation: Generation) -> None:
         """Note a build. What kept the orchestrator from building is over."""

@@ -132,7 +132,7 @@ class Publisher:
             self._configuration.adopt(settings)
         finally:  # the outcomes stand, whatever becomes of the rest
             self._queue.announce(decided)
-        generation.origins = {}  # a rollback to it keeps and reads nothing
+        generation.forget_build()
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
         with about(generation=generation.number):
             self._say("INFO", f"swapped {before} -> generation {generation.number} ({plan.describe()})")
@@ -143,7 +143,7 @@ class Publisher:
         """Make a generation that has caught up the candidate; the published one stays. `broken` guards are told."""
         asker, old, apply = request.asker, self._lifecycle.candidate, request.apply
         config = file_text(apply.settings) if apply else None
-        candidacy = generation.candidacy = CandidateRecord(generation.number, now_milliseconds(), config)
+        candidacy = CandidateRecord(generation.number, now_milliseconds(), config)
         why = f"it breaks guards: {'; '.join(map(str, broken))}" if broken else ""
         text = "; ".join(filter(None, (f"generation {generation.number}: {request.plan.describe()}", why)))
         answers = self._answers(request, Reply(Outcome.CANDIDATE, text, generation.number, report=request.report))
@@ -156,8 +156,7 @@ class Publisher:
             self._ledger.set_status(cursor, state=SwapState.LIVE.value)
             self._ledger.add_swap(cursor, swap)
             decided = self._queue.write_outcomes(cursor, request.messages, answers)
-        self._lifecycle.let_candidate_go()
-        generation.state, self._lifecycle.candidate = SwapState.CANDIDATE, generation
+        self._lifecycle.make_candidate(generation, candidacy)
         self._queue.announce(decided)
         with about(generation=generation.number):
             level = "WARNING" if broken else "INFO"

@@ -19,7 +19,7 @@ from turnout.plan.swap_rules import Decision, Effect, SwapState, Verdict, decide
 from turnout.plan.times import now_milliseconds
 from turnout.spark.jvm.engine import is_gone
 from turnout.store.database import is_store_failure
-from turnout.swap.applies import Apply, apply_of
+from turnout.swap.applies import apply_of
 from turnout.swap.builder import Builder, Cancelled
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.generations import Generation
@@ -88,13 +88,13 @@ class Swaps:
         waiting = self._queue.waiting()
         decision = decide([message.parsed for message in waiting], self._publisher.standing)
         messages = waiting[: len(decision.verdicts)]
+        request = SwapRequest(messages, decision)
         self._log(dict(zip(messages, decision.verdicts, strict=True)))
         if decision.effect is Effect.NONE:
             self._publisher.unchanged(messages, decision.verdicts)
         elif decision.effect is Effect.DRY_RUN:
-            self._dry_run(messages[0], decision)
+            self._dry_run(request)
         else:
-            request = SwapRequest(messages, decision)
             with about(request_id=messages[decision.asker or 0].request_id):
                 if decision.effect is Effect.ROLLBACK:
                     self._rollback(request)
@@ -156,7 +156,7 @@ class Swaps:
                 self._turn_down(request, error)
             return
         if dry_run:
-            self._dry_apply(message, apply)
+            self._dry_run(request)
         elif not apply.changes:
             self._publisher.unchanged([message], [_NO_CHANGE])
         elif apply.builds:
@@ -172,33 +172,24 @@ class Swaps:
         else:
             self._reject(request.asker, error, request.report)
 
-    def _dry_apply(self, message: QueuedMessage, apply: Apply) -> None:
-        """Report what an apply would do."""
-        report = apply.report
-        if apply.builds:
-            try:
-                self._builder.validate(apply.plan)
-                report |= self._builder.estimate(apply.plan)
-            except TurnoutError as error:
-                if is_gone(error):
-                    raise
-                self._reject(message, error, report)
-                return
-        self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
-
-    def _dry_run(self, message: QueuedMessage, decision: Decision) -> None:
-        """Report what a build would do."""
-        plan = decision.plan
+    def _dry_run(self, request: SwapRequest) -> None:
+        """Report what a build or an apply would do."""
+        message, plan, apply = request.messages[0], request.plan, request.apply
+        report = apply.report if apply else {}
         changes = plan != self._publisher.plan
         try:
-            report = self._builder.dry_run(plan, decision.read, changes=changes)
+            if apply is None:
+                report = self._builder.dry_run(plan, request.decision.read, changes=changes)
+                self._say("INFO", f"dry run: {plan.describe()} would be {'built' if changes else 'no change'}")
+            elif apply.builds:
+                self._builder.validate(plan)
+                report |= self._builder.estimate(plan)
         except TurnoutError as error:
             if is_gone(error):
                 raise
-            self._reject(message, error)
-            return
-        self._say("INFO", f"dry run: {plan.describe()} would be {'built' if changes else 'no change'}")
-        self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
+            self._reject(message, error, report if apply else None)
+        else:
+            self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
 
     def _rollback(self, request: SwapRequest) -> None:
         """Return to the previous plan: at once while its generation lingers, else by a build."""
@@ -211,7 +202,6 @@ class Swaps:
             self._swap(request, Outcome.ROLLED_BACK)
             return
         generation = max(lingering, key=lambda g: g.number)
-        generation.build_seconds = generation.catch_up_seconds = 0.0  # this time it took none
         self._publisher.publish(generation, request, Outcome.ROLLED_BACK)
 
     def _fault_of(self, plan: Plan) -> TurnoutError | None:
@@ -264,7 +254,6 @@ class Swaps:
         if old is None or live is None or not (broken := self._builder.broken_guards(old, live)):
             return
         why = f"generation {live.number} breaks guards: {'; '.join(map(str, broken))}"
-        old.build_seconds = old.catch_up_seconds = 0.0  # this time it took none
         self._say("ERROR", f"{why}; generation {old.number} is published again")
         self._publisher.publish(old, SwapRequest((), Decision((), old.plan)), Outcome.ROLLED_BACK, why)
 
