@@ -162,10 +162,6 @@ class Generation:
         self.build_seconds = self.catch_up_seconds = 0.0
         self.origins = {}
 
-    def await_start(self, restarts: int = 0) -> None:
-        """Have the lifecycle start its query; `restarts` is how often that has failed."""
-        self.waiting, self.restarts, self.restart_at = True, restarts, 0.0
-
     def _note_progress(self) -> None:
         if self.progress is not None:
             self.progress.read(self.offsets.behind(self.target), self.records)

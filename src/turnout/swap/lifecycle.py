@@ -66,7 +66,7 @@ class Lifecycle:
         for generation in [self.live, *self.lingering, self.candidate]:
             if generation is not None:
                 generations.give_query(generation)
-                generation.await_start(restarts=1)
+                generation.waiting, generation.restarts, generation.restart_at = True, 1, 0.0
 
     def keep_reading(self, generation: Generation) -> None:
         """Restart a query that has ended, after a pause that grows."""
@@ -89,10 +89,13 @@ class Lifecycle:
                 query.start(careful=generation.restarts > 3)
                 generation.waiting = False
 
-    def take_up(self, generation: Generation) -> None:
-        """Make a generation of the store the live one, after a restart."""
-        self.live, generation.state = generation, SwapState.LIVE
-        generation.await_start()
+    def take_up(self, generation: Generation, candidacy: CandidateRecord | None = None) -> None:
+        """Make a generation of the store the live one or the candidate, after a restart. `maintain` starts it."""
+        generation.waiting = True
+        if candidacy is not None:
+            self.make_candidate(generation, candidacy)
+        else:
+            self.live, generation.state = generation, SwapState.LIVE
 
     def make_candidate(self, generation: Generation, candidacy: CandidateRecord) -> None:
         """Make a generation the candidate; another one goes."""

@@ -349,9 +349,7 @@ class Orchestrator:
                 self._ledger.set_candidate(cursor, None)
             self.say("INFO", f"discarded generation {record.generation}, the candidate: the file has changed")
             return
-        candidate = generations.resume(record)
-        candidate.await_start()
-        self._lifecycle.make_candidate(candidate, candidacy)
+        self._lifecycle.take_up(generations.resume(record), candidacy)
         self.say("INFO", f"resuming generation {record.generation}, the candidate: {record.plan.describe()}")
         if candidacy.config is not None and compare(before, settings):
             self._publisher.discard("the file has changed")
