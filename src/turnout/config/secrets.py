@@ -35,7 +35,8 @@ SPARK_SECRET_NAMES = rf"(?i)token|access[.]?key|account[.]key|encryption[.-]key$
 """What the name of a Spark property that holds a secret looks like."""
 _LEAST_HIDDEN = 8
 _KINDS = ("env", "file", "command")
-_VARIABLE = re.compile(r"(?<!\$)\$\{([^}]+)\}")
+VARIABLE = re.compile(r"(?<!\$)\$\{([^}]+)\}")
+"""A reference to an environment variable in a text; `$${` is none."""
 
 
 class _UnavailableError(Exception):
@@ -102,7 +103,7 @@ def redacted(tree: Any) -> Any:
     def hide(path: SettingPath, node: Any) -> Any:
         if node is None:
             return KEEP
-        if isinstance(node, str) and _VARIABLE.fullmatch(node):
+        if isinstance(node, str) and VARIABLE.fullmatch(node):
             return node
         if isinstance(node, Mapping) and len(node) == 1 and next(iter(node)) in ("env", "file"):
             return node
@@ -119,7 +120,7 @@ def variables(tree: Any, origins: Mapping[SettingPath, str]) -> Iterator[str]:
         if path in origins:
             yield origins[path]
         elif isinstance(node, str):
-            yield from _VARIABLE.findall(node)
+            yield from VARIABLE.findall(node)
         elif isinstance(node, Mapping) and isinstance(node.get("env"), str):
             yield node["env"]
 
@@ -210,7 +211,7 @@ def hidden_texts(settings: Settings) -> set[str]:
 def _fetched_texts(origin: FileOrigin) -> Iterator[str]:
     """What references of raw properties stand for, whatever their names; not the short ones, which are settings."""
     for path, node in nodes(origin.given):
-        if is_secret(Settings, path) and (isinstance(node, Mapping) or _VARIABLE.search(str(node))):
+        if is_secret(Settings, path) and (isinstance(node, Mapping) or VARIABLE.search(str(node))):
             value = at(origin.filled, path)
             if isinstance(value, str) and len(value) >= _LEAST_HIDDEN:
                 yield value

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from turnout.config import Settings, load, parse
 from turnout.config.config_errors import SettingPath, annotation_at, is_secret
 from turnout.config.document import KEEP, changed, parse_yaml
-from turnout.config.secrets import SPARK_SECRET_NAMES
+from turnout.config.secrets import SPARK_SECRET_NAMES, VARIABLE
 from turnout.config.sent import is_path
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import ConfigError, TurnoutError
@@ -31,7 +31,6 @@ from turnout.kafka.topics import Topics
 from turnout.plan.plan import parse_topic
 
 LEFT_BEHIND = ("sources", "views", "sinks", "start")
-_REFERENCE = re.compile(r"\$\{[^}]+\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +177,8 @@ def carried(document: Mapping[str, Any], folder: Path, target: Path) -> tuple[di
 
 def _refers(path: SettingPath, text: str) -> bool:
     """Whether a secret is not in the text itself. A raw property has words besides the variable, such as a login's."""
-    if annotation_at(Settings, path) is SecretStr:
-        return _REFERENCE.fullmatch(text) is not None
-    return re.search(rf"(?<!\$){_REFERENCE.pattern}", text) is not None
+    found = VARIABLE.fullmatch(text) if annotation_at(Settings, path) is SecretStr else VARIABLE.search(text)
+    return found is not None
 
 
 def _holds_secret(path: SettingPath) -> bool:

@@ -128,11 +128,6 @@ class Topics:
         with self._question():
             return self._at(dict.fromkeys(places, AT_END))
 
-    def living_ends(self, topics: Iterable[str]) -> Offsets:
-        """The offset that the next record of each partition will get, of those of the topics that exist."""
-        with self._question():
-            return Offsets(self._at(dict.fromkeys(self._living(topics), AT_END)))
-
     def low_watermark(self, topic: str, partition: int) -> int | None:
         """The offset of the oldest record that is still there (the end, without any); None without the partition."""
         with self._question():
@@ -179,7 +174,7 @@ class Topics:
                 if time.monotonic() < self._until:
                     found |= dict.fromkeys((*place, at) for place, at in begin.items())
                 found |= {(*place, begin[place]): reason for place, reason in unreadable}
-                found |= {(m.topic() or "", m.partition() or 0, m.offset() or 0): take(m) for m in messages}
+                found |= {place_of(message): take(message) for message in messages}
                 waiting = {place: offsets for place, offsets in waiting.items() if offsets}
         return found
 
@@ -433,6 +428,10 @@ class Topics:
         cause = cause_of(self._kafka, why, "check kafka.bootstrap_servers, kafka.auth and that the broker runs")
         message = f"Kafka at {self._address} cannot be reached{within} ({cause.text})"
         return TurnoutError(code="kafka_unreachable", message=message, hint=cause.hint)
+
+
+def place_of(message: Message) -> Place:
+    return message.topic() or "", message.partition() or 0, message.offset() or 0
 
 
 def _size(message: Message) -> int:
