@@ -24,7 +24,7 @@ ELSEWHERE = {
     "live/test_applies.py": "serve/config_api",
     "live/test_check.py": "preflight/findings",
     # A file by example.
-    "live/test_by_example.py": "cli/topic",
+    "live/test_by_example.py": "kafka/topic_creation cli/topic",
     "test_example_api.py": "example/by_example",
     "live/test_demo.py": "local/spinner",
     # The client is one thing to those who use it.
