@@ -210,7 +210,9 @@ def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSet
     for name in others:
         if name in view.model_fields_set and name != "sql":
             yield (*path, name), f"does not go with {kind}; remove it"
-    places = ["sources" if own else "left" if number == 0 else "right" for number in range(len(view.read))]
+    places = [
+        "sources" if own else "left" if number == 0 and view.left else "right" for number in range(len(view.read))
+    ]
     yield from _read_sources(
         [((*path, place), name) for place, name in zip(places, view.read, strict=True)], view, sources
     )
@@ -281,7 +283,7 @@ def _read_sources(
     for place, name in places:
         if sources and name not in sources:
             yield place, f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}"
-        elif name in seen:
+        if name in seen:
             other = "is the same source as left" if name == view.left else "is named twice"
             yield place, f"{other}, '{name}'; choose another"
         seen.add(name)
