@@ -16,7 +16,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from turnout.local import broker
+from turnout.config import KafkaSettings
+from turnout.kafka.clients import TopicAdmin
 from turnout.local.broker import EmbeddedBroker
 
 __all__ = ["EmbeddedBroker", "Record", "create_topic", "delete_topic", "patience", "produce", "wait_until"]
@@ -93,7 +94,8 @@ def create_topic(
     bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, replicas: int = 1
 ) -> None:
     """Create a topic and return when every partition has a leader, so that it can be used at once."""
-    broker.create_topic(bootstrap, name, partitions, config or {}, replicas=replicas, timeout_seconds=patience())
+    admin = TopicAdmin(KafkaSettings(bootstrap_servers=bootstrap), "testing", patience())
+    admin.create(name, partitions, config or {}, replicas)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:

@@ -42,7 +42,7 @@ from turnout.cli.tables import interfaces
 from turnout.config import sent
 from turnout.errors import TurnoutError
 from turnout.local.demo import banner, settings
-from turnout.preflight.clusters import check_records
+from turnout.preflight.findings import check_records
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.store.outgoing import SinkPosition

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from turnout.config import parse
-from turnout.example.carried_settings import carried
+from turnout.example.by_example import carried
 
 HERE, THERE = Path("/etc/turnout"), Path("/srv/turnout")
 AUTH: dict[str, Any] = {"protocol": "SASL_SSL", "mechanism": "PLAIN", "username": "ann", "ca_file": "ca.pem"}

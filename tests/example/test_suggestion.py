@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from sampled_topics import example
-from turnout.example.likely_keys import KnownSource
-from turnout.example.suggestion import MOST_READ_FROM_START, Suggestion, source_names, suggest
+from turnout.example.suggestion import MOST_READ_FROM_START, KnownSource, Suggestion, source_names, suggest
 from turnout.example.topic_example import TopicExample
 from turnout.kafka.topics import TopicSample
 

@@ -22,7 +22,7 @@ from sink_reader import SunkTopic
 from turnout.alert.alerts import Alerts
 from turnout.config import AlertSettings, KafkaSettings
 from turnout.local.broker import EmbeddedBroker
-from turnout.preflight.clusters import check_alert
+from turnout.preflight.findings import check_alert
 from turnout.store.database import Database
 from turnout.testing import create_topic, delete_topic, produce, wait_until
 

@@ -29,7 +29,7 @@ from login_site import PEOPLE, SECRET, TOKEN, LoginSite, login_site, unsigned, w
 from openid_provider import API
 from turnout.errors import ConfigError, TurnoutError
 from turnout.issuer.provider import IdentityProvider
-from turnout.preflight.machine import check_issuer
+from turnout.preflight.findings import check_issuer
 from turnout.serve.limits import Rate, Rates
 from turnout.testing import wait_until
 from turnout_client.messages import CloseCode

@@ -29,8 +29,7 @@ from scripted_registry import scripted
 from sink_reader import SunkRecord, SunkTopic, bag, fold, swaps
 from turnout.config import Delivery, KafkaSettings, RegistrySettings, SinkSettings
 from turnout.local.broker import EmbeddedBroker
-from turnout.preflight import Finding
-from turnout.preflight.clusters import check_sink
+from turnout.preflight.findings import Finding, check_sink
 from turnout.serve.formats import json_rows
 from turnout.sink.avro_values import schema_of
 from turnout.sink.sink import SinkState, SinkStatus

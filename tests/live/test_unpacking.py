@@ -20,7 +20,7 @@ from turnout.example.topic_example import look_at
 from turnout.kafka.clients import bulk_properties
 from turnout.kafka.topics import Topics, TopicSample
 from turnout.plan.offsets import Offsets
-from turnout.preflight.clusters import Cluster, check_cluster
+from turnout.preflight.findings import Cluster, check_cluster
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
 from turnout_process import ASKED_SECONDS, RunningTurnout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from turnout.plan.joins import Duplicates, Join, ViewSides, newest_sql, parse_join, view_sql
+from turnout.plan.joins import Duplicates, Join, key_steps, newest_sql, parse_join, view_columns, view_sql
 from turnout.plan.sql_text import quoted
 
 
@@ -37,8 +37,9 @@ def test_parse_join_lists_what_is_known(text: str) -> None:
 
 
 def test_view_columns_that_both_sides_have_get_the_name_of_the_right_source() -> None:
-    sides = ViewSides("users", ("userId", "name"), {"accounts": ("userId", "Name", "balance")}, "userId")
-    assert sides.columns() == ("userId", "name", "accounts_Name", "balance")
+    sources = {"users": ("userId", "name"), "accounts": ("userId", "Name", "balance")}
+    columns = view_columns(sources, key_steps(["accounts"], "userId", Join.LEFT))
+    assert columns == ["userId", "name", "accounts_Name", "balance"]
 
 
 def test_quoted_names_cannot_end_the_identifier() -> None:
@@ -48,11 +49,11 @@ def test_quoted_names_cannot_end_the_identifier() -> None:
 @pytest.mark.parametrize("join", [Join.LEFT, Join.NATURAL, Join.INNER, Join.RIGHT, Join.FULL])
 @pytest.mark.parametrize("duplicates", list(Duplicates))
 def test_view_text_is_sql_that_the_store_understands_too(join: Join, duplicates: Duplicates) -> None:
-    sides = ViewSides("users", ("userId", "name"), {"accounts": ("userId", "balance")}, "userId")
+    sources = {"users": ("userId", "name"), "accounts": ("userId", "balance")}
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE users (userId VARCHAR, name VARCHAR, _id BIGINT, _ts BIGINT)")
         connection.execute("CREATE TABLE accounts (userId VARCHAR, balance DOUBLE, _id BIGINT, _ts BIGINT)")
-        found = connection.execute(view_sql(sides, join, duplicates))
+        found = connection.execute(view_sql(sources, key_steps(["accounts"], "userId", join, duplicates)))
         assert [column[0] for column in found.description or []] == ["_id", "userId", "name", "_right_id", "balance"]
 
 
@@ -69,9 +70,9 @@ def test_newest_is_the_newest_of_each_partition_then_the_later_one() -> None:
 @pytest.mark.parametrize("join", Join)
 def test_properties_of_a_join_are_what_its_sql_does(join: Join) -> None:
     """Key a is on the left alone, b on both sides with two right rows, c on the right alone."""
-    sides = ViewSides("l", ("key",), {"r": ("key",)}, "key")
     # LEFT SEMI JOIN is Spark's; DuckDB calls it SEMI JOIN.
-    text = view_sql(sides, join).replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI")
+    text = view_sql({"l": ("key",), "r": ("key",)}, key_steps(["r"], "key", join))
+    text = text.replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI")
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE l AS SELECT * FROM (VALUES ('a', 1, 0), ('b', 2, 0)) AS l(key, _id, _ts)")
         connection.execute(

@@ -20,7 +20,7 @@ from turnout.config.tables import source_table
 from turnout.decode.decoder import open_decoder
 from turnout.decode.shape import SourceShape
 from turnout.errors import ConfigError, TurnoutError
-from turnout.preflight.clusters import check_records
+from turnout.preflight.findings import check_records
 from turnout.schemas.record_decoder import RecordDecoder, shape_of
 from turnout.schemas.registry import RegisteredSchema
 from turnout.schemas.source_schemas import RegistrySchemas, schemas_of

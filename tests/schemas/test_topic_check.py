@@ -8,7 +8,7 @@ import pytest
 
 from turnout.config import parse
 from turnout.config.tables import first_plan, layout_of
-from turnout.schemas.topic_check import Sample, take_samples
+from turnout.schemas.record_decoder import Sample, take_samples
 
 COLUMNS = {"userId": "string", "born": "date", "seen": "timestamp"}
 

@@ -13,7 +13,7 @@ import pytest
 
 from turnout.config import SparkSettings, parse
 from turnout.config.document import parse_yaml
-from turnout.preflight.machine import check_spark
+from turnout.preflight.findings import check_spark
 from turnout.spark.jvm.cluster import (
     NEEDED,
     address_toward,

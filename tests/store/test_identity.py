@@ -7,8 +7,8 @@ import itertools
 import duckdb
 import pytest
 
-from turnout.plan.chains import Step, chain_of
-from turnout.plan.joins import Duplicates, Join
+from turnout.plan.chains import chain_of
+from turnout.plan.joins import Duplicates, Join, Step
 from turnout.plan.tables import SourceTable, ViewTable, chain_view, joined_view
 from turnout.store.views import identity_sql
 from turnout_client.column_types import ColumnType

@@ -27,7 +27,7 @@ from turnout.swap.applies import Apply
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.health import Health
 from turnout.swap.lifecycle import Lifecycle
-from turnout.swap.publisher import Publisher
+from turnout.swap.publisher import Publisher, SwapRequest
 
 
 @dataclass
@@ -68,6 +68,7 @@ class Publishing:
             catch_up_seconds=0.0,
             origins={},
             plan=plan,
+            forget_build=lambda: None,
         )
 
     def apply_of(self, settings: Settings) -> Apply:
@@ -94,7 +95,7 @@ def test_settings_are_in_force_and_the_generation_is_live_before_the_outcome_is_
     if builds:
         decision = Decision((Verdict(None),), apply.plan, Effect.APPLY, asker=0)
         new = publishing.generation(2, apply.plan)
-        publisher.publish(new, [publishing.message], decision, Outcome.APPLIED, apply)
+        publisher.publish(new, SwapRequest([publishing.message], decision, apply), Outcome.APPLIED)
         assert publishing.lifecycle.live is new and publisher.plan == apply.plan
     else:
         publisher.adopt(publishing.message, apply)
@@ -119,7 +120,7 @@ def test_candidate_is_written_before_its_outcome_is_told_and_replaces_the_one_be
     decision = Decision((Verdict(None),), publisher.plan, Effect.CANDIDATE, asker=0)
     for number in (2, 3):
         message = publishing.queue.submit('{"joinType": "inner", "publish": false}', "test")
-        publisher.keep_candidate(publishing.generation(number, publisher.plan), [message], decision)
+        publisher.keep_candidate(publishing.generation(number, publisher.plan), SwapRequest([message], decision))
         candidacy = ledger.candidate()
         assert told(message) is Outcome.CANDIDATE and candidacy is not None
         assert (candidacy.generation, publisher.standing.candidate_generation) == (number, number)
@@ -144,7 +145,8 @@ def test_file_that_needs_no_generation_discards_only_a_candidate_that_has_a_file
     decision = Decision((Verdict(None),), publisher.plan, Effect.CANDIDATE, asker=0)
     for number, apply in ((2, None), (3, publishing.apply_of(wanted))):
         message = publishing.queue.submit('{"joinType": "inner", "publish": false}', "test")
-        publisher.keep_candidate(publishing.generation(number, publisher.plan), [message], decision, apply)
+        request = SwapRequest([message], decision, apply)
+        publisher.keep_candidate(publishing.generation(number, publisher.plan), request)
         other = publishing.queue.submit("{}", "test")
         publisher.adopt(other, publishing.apply_of(publishing.of_file(max_viewers=8 + number)))
         assert (publishing.lifecycle.candidate is None) == (apply is not None)

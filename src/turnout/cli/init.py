@@ -123,7 +123,7 @@ def check(config: options.Config = "turnout.yaml", json: options.Json = False) -
 
     With `--json`: `{"ok", "findings": [{"subject", "level", "text", "hint"}]}`; a level is `ok`, `warning` or `fault`.
     """
-    from turnout.preflight.machine import check_all
+    from turnout.preflight.findings import check_all
 
     findings = check_all(Path(config))
     faults = sum(finding.level == "fault" for finding in findings)

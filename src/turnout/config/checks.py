@@ -6,15 +6,15 @@ its fault already: a source or a view comes here without it, any other section a
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from turnout.config.alert_checks import alert_faults
 from turnout.config.auth import RegistrySettings, auth_faults, registry_faults, rendered_names
-from turnout.config.chain_checks import ANY_TYPE, chain_faults, differ
 from turnout.config.config_errors import Faults, SettingPath
+from turnout.config.output_checks import alert_faults, sink_faults
 from turnout.config.server import AccessSettings, oidc_faults
 from turnout.config.settings import (
     AlertSettings,
@@ -27,19 +27,23 @@ from turnout.config.settings import (
     default_sources,
     default_views,
 )
-from turnout.config.topic_rules import INTERNAL, one_cluster, reserved, taken_topics
-from turnout.plan.joins import ViewSides
+from turnout.config.topic_rules import one_cluster, reserved, taken_topics
+from turnout.plan.joins import Step, key_steps, right_names, view_columns
 from turnout.plan.nearest import did_you_mean
 from turnout.plan.tables import RESERVED
+from turnout_client.column_types import ColumnType
 
 TAKEN_NAMES = ("topic", "configuration")
 """What the history says of requests that no client sent: no client and no token has these names."""
 
+ANY_TYPE = replace(ColumnType.parse("string"))
+"""In the place of a column type that is wrong by itself: it differs from none."""
+
 _ANY_TOPIC = "-"
 _TOKEN = re.compile(r"[!-~]{16,512}")
 _JOINED = ("left", "right", "join", "duplicates", "max_rows_per_key")
+_NOT_WITH_STEPS = ("on", "right", "sources", "columns", "sql")
 _OWN = ("sources", "columns", "sql")
-_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -196,7 +200,7 @@ def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) ->
 
 def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
     if view.steps or "steps" in view.model_fields_set:
-        yield from chain_faults(path, view, sources)
+        yield from _chain(path, view, sources)
         return
     own = view.sql is not None
     wanted, others, kind = (_OWN, _JOINED, "sql") if own else (_JOINED[:2], _OWN, "a join of left and right")
@@ -206,18 +210,13 @@ def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSet
     for name in others:
         if name in view.model_fields_set and name != "sql":
             yield (*path, name), f"does not go with {kind}; remove it"
-    seen: set[str] = set()
-    for name in view.read:
-        place = "sources" if own else "left" if name == view.left else "right"
-        if sources and name not in sources:
-            yield (*path, place), f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}"
-        if name in seen:
-            other = "is named twice" if own or name != view.left else "is the same source as left"
-            yield (*path, "sources" if own else "right"), f"{other}, '{name}'; choose another"
-        seen.add(name)
-    if len(seen) < len(view.read):
-        return
-    if not view.on:
+    places = [
+        "sources" if own else "left" if number == 0 and view.left else "right" for number in range(len(view.read))
+    ]
+    yield from _read_sources(
+        [((*path, place), name) for place, name in zip(places, view.read, strict=True)], view, sources
+    )
+    if len(set(view.read)) < len(view.read) or not view.on:
         return
     on, found, keyed = view.on, {name: source for name in view.read if (source := sources.get(name))}, 0
     for name, source in found.items():
@@ -238,7 +237,7 @@ def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) ->
     types = {name: source.columns[on] for name, source in sources.items()}
     first, *others = types
     for name in others:
-        if differ(types[name], types[first]):
+        if _differ(types[name], types[first]):
             shown = f"{types[first]} in '{first}' and {types[name]} in '{name}'"
             yield (*path, "on"), f"column '{on}' is {shown}; give both the same type"
 
@@ -250,16 +249,101 @@ def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSe
             yield from _columns(path, view.columns)
         if view.columns and view.on not in view.columns:
             yield (*path, "columns"), f"no column '{view.on}', the key of every row; select it and add it"
-        elif view.columns and differ(view.columns[view.on], kind):
+        elif view.columns and _differ(view.columns[view.on], kind):
             yield (*path, "columns", view.on), f"is {view.columns[view.on]}, and {kind} in the sources; make it {kind}"
         return
-    left, *rights = view.read
-    columns = {name: tuple(sources[name].columns) for name in rights}
-    names = ViewSides(left, tuple(sources[left].columns), columns, view.on).columns()
-    for column, count in Counter(column.lower() for column in names).items():
+    columns = {name: tuple(sources[name].columns) for name in view.read}
+    yield from _doubled(path, columns, key_steps(view.read[1:], view.on, view.join))
+
+
+def _chain(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
+    """The faults of a view with steps; what follows from another fault is not told."""
+    for name in _NOT_WITH_STEPS:
+        if name in view.model_fields_set:
+            yield (*path, name), "does not go with steps; remove it"
+    if not view.steps:
+        yield (*path, "steps"), "there is none; add one, such as {right: accounts, on: userId}"
+    if view.left is None:
+        yield (*path, "left"), "is missing; add it"
+        return
+    places: list[tuple[SettingPath, str]] = [((*path, "left"), view.left)]
+    places += [((*path, "steps", number, "right"), step.right) for number, step in enumerate(view.steps)]
+    wrong = list(_read_sources(places, view, sources))
+    yield from wrong
+    known = {name: source for name in view.read if (source := sources.get(name))}
+    if not wrong and view.steps and len(known) == len(view.read):
+        yield from _steps(path, view, known)
+
+
+def _read_sources(
+    places: Iterable[tuple[SettingPath, str]], view: ViewSettings, sources: Mapping[str, SourceSettings | None]
+) -> Faults:
+    """The faults of the sources that a view names, each at its place."""
+    seen: set[str] = set()
+    for place, name in places:
+        if sources and name not in sources:
+            yield place, f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}"
+        if name in seen:
+            other = "is the same source as left" if name == view.left else "is named twice"
+            yield place, f"{other}, '{name}'; choose another"
+        seen.add(name)
+
+
+def _doubled(path: SettingPath, columns: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> Faults:
+    """The columns that a join of sources would have twice."""
+    for column, count in Counter(name.lower() for name in view_columns(columns, steps)).items():
         if count > 1:
-            among = " or ".join(f"'{name}'" for name in sources)
+            among = " or ".join(f"'{name}'" for name in columns)
             yield path, f"would have two columns '{column}'; rename a column of {among}"
+
+
+def _differ(one: ColumnType, other: ColumnType) -> bool:
+    """Whether two types that are known are not the same."""
+    return one is not ANY_TYPE and other is not ANY_TYPE and one != other
+
+
+def _steps(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
+    steps = view.chain_steps(view.first_join or view.join)
+    columns = {name: tuple(source.columns) for name, source in sources.items()}
+    names = right_names(columns, steps)
+    there: dict[str, ColumnType] = dict(sources[view.read[0]].columns)
+    hidden: dict[str, int] = {}
+    for number, (step, shown) in enumerate(zip(steps, names, strict=True)):
+        place: SettingPath = (*path, "steps", number, "on")
+        right = sources[step.right]
+        yield from _step_columns(place, step, there, hidden, right)
+        added = {name: right.columns[column] for column, name in shown.items()}
+        there |= added
+        hidden |= dict.fromkeys(added if step.hides else (), number)
+    yield from _doubled(path, columns, steps)
+
+
+def _step_columns(
+    place: SettingPath, step: Step, there: Mapping[str, ColumnType], hidden: Mapping[str, int], right: SourceSettings
+) -> Faults:
+    """The faults of the columns that meet in one step."""
+    wrong = False
+    if step.left_on not in there:
+        has = ", ".join(there)
+        fix = did_you_mean(step.left_on, list(there), "fix the name, or put the step that adds it before this one")
+        yield place, f"the left side has no column '{step.left_on}' at this step (has: {has}); {fix}"
+        wrong = True
+    elif step.left_on in hidden:
+        shown = f"'{step.left_on}' comes from steps[{hidden[step.left_on]}], whose join shows no right column"
+        yield place, f"{shown}; give that step another join"
+    if step.right_on not in right.columns:
+        fix = did_you_mean(step.right_on, list(right.columns), "fix the name, or write {left: ..., right: ...}")
+        yield place, f"source '{step.right}' has no column '{step.right_on}' (has: {', '.join(right.columns)}); {fix}"
+        wrong = True
+    if wrong:
+        return
+    kind, other = there[step.left_on], right.columns[step.right_on]
+    if _differ(kind, other):
+        shown = f"'{step.left_on}' is {kind} and '{step.right_on}' of '{step.right}' is {other}"
+        yield place, f"{shown}; give both the same type"
+    elif not kind.exact:
+        shown = f"column '{step.left_on}' is {kind}, which is not exact enough to join by"
+        yield place, f"{shown}; use string, int64 or decimal(p,s)"
 
 
 def _topics(parts: ValidParts) -> Faults:
@@ -270,17 +354,21 @@ def _topics(parts: ValidParts) -> Faults:
     for name, source in parts.sources.items():
         if source is not None and (reason := reserved(source.topic, taken)):
             yield ("sources", name, "topic"), f"'{source.topic}' {reason}; choose another topic"
-    read = {source.topic: f"sources.{name}.topic" for name, source in parts.sources.items() if source}
-    control = parts.control
+    read, control = _read_topics(parts), parts.control
     if control is not None:
         if control.ack_topic == control.topic:
             yield ("control", "ack_topic"), f"is the control topic '{control.topic}' itself; choose another topic"
-        if one_cluster(parts.kafka, control.kafka):
-            read[control.topic] = "control.topic"
-            if control.ack_topic in read and control.ack_topic != control.topic:
-                yield ("control", "ack_topic"), f"is read as {read[control.ack_topic]} too; choose another topic"
+        elif control.ack_topic in read and one_cluster(parts.kafka, control.kafka):
+            yield ("control", "ack_topic"), f"is read as {read[control.ack_topic]} too; choose another topic"
     if isinstance(parts.dead_letter_topic, str) and parts.dead_letter_topic in read:
         yield ("dead_letter_topic",), f"is read as {read[parts.dead_letter_topic]} too; choose another topic"
+
+
+def _read_topics(parts: ValidParts) -> dict[str, str]:
+    """The topics of the data's cluster that Turnout reads, and the setting that names each."""
+    read = {source.topic: f"sources.{name}.topic" for name, source in parts.sources.items() if source}
+    control = parts.control
+    return read | ({control.topic: "control.topic"} if control and one_cluster(parts.kafka, control.kafka) else {})
 
 
 def _outputs(parts: ValidParts) -> Faults:
@@ -290,52 +378,16 @@ def _outputs(parts: ValidParts) -> Faults:
     for name, view in parts.views.items():
         read = [source for one in (view.read if view else ()) if (source := sources.get(one))]
         tables[name] = [*(view.columns if view else ()), *(column for source in read for column in source.columns)]
-    used = {source.topic: f"sources.{name}.topic" for name, source in sources.items() if source}
-    if control is not None and one_cluster(parts.kafka, control.kafka):
-        used |= {control.topic: "control.topic"} | (
-            {control.ack_topic: "control.ack_topic"} if control.ack_topic else {}
-        )
+    used = _read_topics(parts)
+    if control is not None and control.ack_topic and one_cluster(parts.kafka, control.kafka):
+        used[control.ack_topic] = "control.ack_topic"
     if isinstance(parts.dead_letter_topic, str):
         used[parts.dead_letter_topic] = "dead_letter_topic"
     sinks = {name: sink for name, sink in parts.sinks.items() if sink}
-    yield from _sink_faults(sinks, tables, used, has_registry=parts.has_registry)
+    yield from sink_faults(sinks, tables, used, has_registry=parts.has_registry)
     alerts = {name: alert for name, alert in parts.alerts.items() if alert}
     used |= {sink.topic: f"sinks.{name}.topic" for name, sink in sinks.items()}
     yield from alert_faults(alerts, tables, used, parts.wrong)
-
-
-def _sink_faults(
-    sinks: Mapping[str, SinkSettings],
-    tables: Mapping[str, Collection[str]],
-    used: Mapping[str, str],
-    *,
-    has_registry: bool,
-) -> Faults:
-    """`tables` are those of sources and views, with their columns; `used` topics have another use, which is named."""
-    written = dict(used)
-    for name, sink in sinks.items():
-        if sink.table not in tables:
-            fix = did_you_mean(sink.table, list(tables))
-            text = f"no table '{sink.table}' of a source or a view (has: {', '.join(tables)}); {fix}"
-            yield ("sinks", name, "table"), text
-        if sink.topic.startswith(INTERNAL):
-            yield ("sinks", name, "topic"), f"'{sink.topic}' is one of Kafka's own; choose another topic"
-        elif sink.topic in written:
-            text = f"'{sink.topic}' is {written[sink.topic]} too; each sink needs its own topic"
-            yield ("sinks", name, "topic"), text
-        written.setdefault(sink.topic, f"sinks.{name}.topic")
-        yield from _sink_format(name, sink, tables.get(sink.table, ()), has_registry=has_registry)
-
-
-def _sink_format(name: str, sink: SinkSettings, columns: Collection[str], *, has_registry: bool) -> Faults:
-    path = ("sinks", name, "format")
-    if sink.format is Format.PROTOBUF:
-        yield path, "a sink cannot write protobuf; use json or avro"
-    elif sink.format is Format.AVRO:
-        if not has_registry:
-            yield path, "avro needs a registry for its schema; add schema_registry: {url: ...}, or use json"
-        if odd := [column for column in columns if not _AVRO_NAME.fullmatch(column)]:
-            yield path, f"column {odd[0]!r} cannot be a name in Avro (letters, digits and _); rename it, or use json"
 
 
 def _kafka(path: SettingPath, kafka: KafkaSettings) -> Faults:

@@ -11,13 +11,14 @@ from typing import Any
 
 from turnout.config import document as yaml_document
 from turnout.config import secrets, sent
-from turnout.config.alert_checks import fitting_alerts
 from turnout.config.changes import SECTIONS, Change, Needs, compare
 from turnout.config.loading import completed, document_of, parse, read_document
+from turnout.config.output_checks import fitting_alerts
 from turnout.config.server import ApplyAccess
 from turnout.config.settings import FileOrigin, Settings
 from turnout.config.tables import first_plan
 from turnout.errors import ConfigError, TurnoutError
+from turnout.plan.control_parsing import is_text
 from turnout.plan.plan import Plan
 
 BODY = "the file"
@@ -34,7 +35,7 @@ def file_text(settings: Settings) -> str:
 
 
 def _kept_text(document: Mapping[str, Any]) -> str:
-    return yaml_document.to_yaml(secrets.redacted(document, Settings))
+    return yaml_document.to_yaml(secrets.redacted(document))
 
 
 def sections_of(settings: Settings) -> str:
@@ -55,11 +56,6 @@ class Proposed:
 
     def needs(self, needs: Needs) -> list[Change]:
         return [change for change in self.changes if change.needs is needs]
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether all of it is characters: bytes that are no UTF-8 come as halves of some."""
-    return not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 def _is_small(document: Any) -> bool:
@@ -151,7 +147,7 @@ class Configuration:
             raise TurnoutError("forbidden", "this server does not accept a configuration over HTTP", hint)
         if not text.strip():
             raise ConfigError([f"{BODY} is empty; send the whole turnout.yaml as the body"])
-        if not _is_unicode(text):
+        if not is_text(text):
             raise ConfigError([f"{BODY} is not UTF-8 text; save it as UTF-8"])
         document = document_of(text, BODY)
         if not document:

@@ -156,6 +156,18 @@ def nodes(node: Any, path: SettingPath = ()) -> Iterator[tuple[SettingPath, Any]
             yield from nodes(below, (*path, step))
 
 
+def at(tree: Any, path: SettingPath) -> Any:
+    """What a document has at a path; None where it has nothing."""
+    for step in path:
+        if isinstance(tree, Mapping):
+            tree = tree.get(step)
+        elif isinstance(tree, list) and isinstance(step, int) and step < len(tree):
+            tree = tree[step]
+        else:
+            return None
+    return tree
+
+
 def changed(node: Any, change: Callable[[SettingPath, Any], Any], path: SettingPath = ()) -> Any:
     """A copy of a tree. `change` gets each node, from the root on, and gives another, or KEEP: then those below it."""
     if (new := change(path, node)) is not KEEP:
@@ -245,18 +257,10 @@ def _with(node: Any, path: SettingPath, value: Any) -> Any:
 
 def unfilled(faults: Iterable[str], raw: Any, filled: Any) -> Iterator[str]:
     """Faults with `${NAME}` back in place of its value: what the environment holds may be a secret."""
-    values = list(_filled_values(raw, filled))
+    texts = [(node, at(filled, path)) for path, node in nodes(raw) if isinstance(node, str)]
+    values = [(written, value) for written, value in texts if isinstance(value, str) and value not in ("", written)]
     for text in faults:
         for written, value in values:
             for shown in {repr(value), f"'{value.strip()}'", describe(value)}:
                 text = text.replace(shown, f"'{written}'")
         yield text
-
-
-def _filled_values(raw: Any, filled: Any) -> Iterator[tuple[str, str]]:
-    """Each text of the document that was filled in, as it is written and as it is filled."""
-    if isinstance(raw, str) and raw != filled and isinstance(filled, str) and filled:
-        yield raw, filled
-    if isinstance(raw, Mapping | list) and isinstance(filled, Mapping | list):  # a secret's source became its value
-        for step in list(raw) if isinstance(raw, Mapping) else range(len(raw)):
-            yield from _filled_values(raw[step], filled.get(step) if isinstance(filled, Mapping) else filled[step])

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from turnout.config import config_errors, secrets
 from turnout.config import document as yaml_document
-from turnout.config.alert_checks import filter_faults
 from turnout.config.auth import ALLOWED_URLS
 from turnout.config.checks import ValidParts, cross_faults
+from turnout.config.output_checks import filter_faults
 from turnout.config.settings import FileOrigin, Settings, default_sources, default_views
 from turnout.errors import MOST_FAULTS, ConfigError
 from turnout.plan.joins import KNOWN_JOINS
@@ -101,10 +101,10 @@ def parse(
     written = completed(document)
     raw, origins, unread = yaml_document.override(written, Settings, environ)
     wrong = [*wrong, *unread]
-    held = frozenset(secrets.variables(raw, Settings, origins))
-    kept, hidden, unknown = secrets.kept(raw, Settings, known)
+    held = frozenset(secrets.variables(raw, origins))
+    kept, hidden, unknown = secrets.kept(raw, known)
     filled, unset = yaml_document.substitute(kept, environ, {**origins, **hidden})
-    filled, unfetched = secrets.fetch(filled, Settings, folder, environ)
+    filled, unfetched = secrets.fetch(filled, folder, environ)
     unset |= unfetched | unknown
     filled = {name: value for name, value in filled.items() if value is not None}
 

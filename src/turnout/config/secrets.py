@@ -12,7 +12,7 @@ import re
 import shlex
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, SecretStr
 
 from turnout.config.config_errors import SettingPath, describe, is_secret
-from turnout.config.document import KEEP, changed, nodes
+from turnout.config.document import KEEP, at, changed, nodes
 from turnout.config.settings import FileOrigin, Settings
 
 COMMAND_SECONDS = 30.0
@@ -35,7 +35,8 @@ SPARK_SECRET_NAMES = rf"(?i)token|access[.]?key|account[.]key|encryption[.-]key$
 """What the name of a Spark property that holds a secret looks like."""
 _LEAST_HIDDEN = 8
 _KINDS = ("env", "file", "command")
-_VARIABLE = re.compile(r"(?<!\$)\$\{([^}]+)\}")
+VARIABLE = re.compile(r"(?<!\$)\$\{([^}]+)\}")
+"""A reference to an environment variable in a text; `$${` is none."""
 
 
 class _UnavailableError(Exception):
@@ -55,14 +56,17 @@ def hidden(tree: Any, values: Iterable[str]) -> Any:
     return changed(tree, lambda _, node: masked(node, known) if isinstance(node, str) else KEEP)
 
 
-def fetch(
-    tree: Any, root: type[BaseModel], folder: Path, environ: Mapping[str, str]
-) -> tuple[Any, dict[SettingPath, str]]:
+def _changed(tree: Any, change: Callable[[SettingPath, Any], Any]) -> Any:
+    """A copy of a document. `change` gets each value that is secret, and gives another, or KEEP."""
+    return changed(tree, lambda path, node: change(path, node) if path and is_secret(Settings, path) else KEEP)
+
+
+def fetch(tree: Any, folder: Path, environ: Mapping[str, str]) -> tuple[Any, dict[SettingPath, str]]:
     """The document with every secret in place, as a copy, and why some could not be fetched."""
     faults: dict[SettingPath, str] = {}
 
     def put(path: SettingPath, node: Any) -> Any:
-        if not path or not isinstance(node, Mapping) or not is_secret(root, path):
+        if not isinstance(node, Mapping):
             return KEEP
         try:
             return _fetched(node, folder, environ)
@@ -70,12 +74,10 @@ def fetch(
             faults[path] = str(reason)
             return ""
 
-    return changed(tree, put), faults
+    return _changed(tree, put), faults
 
 
-def kept(
-    tree: Any, root: type[BaseModel], known: FileOrigin | None
-) -> tuple[Any, dict[SettingPath, str], dict[SettingPath, str]]:
+def kept(tree: Any, known: FileOrigin | None) -> tuple[Any, dict[SettingPath, str], dict[SettingPath, str]]:
     """The document with the secrets that `known` has, where it writes them alike or as `***`.
 
     Also where these are, and the faults of those that it has not.
@@ -84,8 +86,6 @@ def kept(
     faults: dict[SettingPath, str] = {}
 
     def put(path: SettingPath, node: Any) -> Any:
-        if not path or not is_secret(root, path) or (known is None and node != REDACTED):
-            return KEEP
         written, value = (at(known.given, path), at(known.filled, path)) if known else (None, None)
         if value is not None and node in (written, REDACTED):
             found[path] = ""
@@ -94,45 +94,33 @@ def kept(
             faults[path] = f"{REDACTED} stands for the current secret, and there is none; write the secret itself"
         return KEEP
 
-    return changed(tree, put), found, faults
+    return _changed(tree, put), found, faults
 
 
-def at(tree: Any, path: SettingPath) -> Any:
-    """What a document has at a path; None where it has nothing."""
-    for step in path:
-        if isinstance(tree, Mapping):
-            tree = tree.get(step)
-        elif isinstance(tree, list) and isinstance(step, int) and step < len(tree):
-            tree = tree[step]
-        else:
-            return None
-    return tree
-
-
-def redacted(tree: Any, root: type[BaseModel]) -> Any:
+def redacted(tree: Any) -> Any:
     """The document with `***` for each secret that is written out; a reference to a variable or a file stays."""
 
     def hide(path: SettingPath, node: Any) -> Any:
-        if not path or not is_secret(root, path) or node is None:
+        if node is None:
             return KEEP
-        if isinstance(node, str) and _VARIABLE.fullmatch(node):
+        if isinstance(node, str) and VARIABLE.fullmatch(node):
             return node
         if isinstance(node, Mapping) and len(node) == 1 and next(iter(node)) in ("env", "file"):
             return node
         return REDACTED
 
-    return changed(tree, hide)
+    return _changed(tree, hide)
 
 
-def variables(tree: Any, root: type[BaseModel], origins: Mapping[SettingPath, str]) -> Iterator[str]:
+def variables(tree: Any, origins: Mapping[SettingPath, str]) -> Iterator[str]:
     """The environment variables that secrets of the document come from, before they are put in."""
     for path, node in nodes(tree):
-        if not is_secret(root, path):
+        if not is_secret(Settings, path):
             continue
         if path in origins:
             yield origins[path]
         elif isinstance(node, str):
-            yield from _VARIABLE.findall(node)
+            yield from VARIABLE.findall(node)
         elif isinstance(node, Mapping) and isinstance(node.get("env"), str):
             yield node["env"]
 
@@ -223,7 +211,7 @@ def hidden_texts(settings: Settings) -> set[str]:
 def _fetched_texts(origin: FileOrigin) -> Iterator[str]:
     """What references of raw properties stand for, whatever their names; not the short ones, which are settings."""
     for path, node in nodes(origin.given):
-        if is_secret(Settings, path) and (isinstance(node, Mapping) or _VARIABLE.search(str(node))):
+        if is_secret(Settings, path) and (isinstance(node, Mapping) or VARIABLE.search(str(node))):
             value = at(origin.filled, path)
             if isinstance(value, str) and len(value) >= _LEAST_HIDDEN:
                 yield value

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from turnout.config.config_errors import Faults, SettingPath, annotation_at, is_secret, place
-from turnout.config.document import nodes, override, substitute
+from turnout.config.document import at, nodes, override, substitute
 from turnout.config.loading import read_document
-from turnout.config.secrets import REDACTED, at, read_small
+from turnout.config.secrets import REDACTED, read_small
 from turnout.config.server import ApplyAccess
 from turnout.config.settings import FileOrigin, Settings
 from turnout.errors import ConfigError

@@ -38,9 +38,8 @@ from turnout.config.values import (
     several,
     text_of,
 )
-from turnout.plan.chains import Step
 from turnout.plan.guards import GuardLimits
-from turnout.plan.joins import Duplicates, Join
+from turnout.plan.joins import Duplicates, Join, Step
 from turnout.plan.plan import Start
 
 

@@ -1,25 +1,36 @@
-"""Configuration by example of records: a whole file (`turnout init --from`), or one more source for a file in force."""
+"""Configuration by example of records: a whole file (`turnout init --from`), or one more source for a file in force.
+
+A new file takes over the settings of another one: all but its sources and views, and secrets by reference only. A
+secret that the file has as `${NAME}`, `{env: ...}`, `{file: ...}` or `{command: ...}` keeps that form. One that stands
+there as it is becomes a variable, which has to be set.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from turnout.config import Settings, load, parse
-from turnout.config.document import parse_yaml
+from turnout.config.config_errors import SettingPath, annotation_at, is_secret
+from turnout.config.document import KEEP, changed, parse_yaml
+from turnout.config.secrets import SPARK_SECRET_NAMES, VARIABLE
+from turnout.config.sent import is_path
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import ConfigError, TurnoutError
-from turnout.example.carried_settings import carried
-from turnout.example.likely_keys import KnownSource
-from turnout.example.suggestion import Source, suggest
+from turnout.example.suggestion import KnownSource, Source, suggest
 from turnout.example.topic_example import TopicExample, look_at
 from turnout.example.yaml_text import parts, topic_summary, whole_file
 from turnout.kafka.topics import Topics
 from turnout.plan.plan import parse_topic
+
+LEFT_BEHIND = ("sources", "views", "sinks", "start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +151,44 @@ def source_json(example: TopicExample, settings: Settings) -> dict[str, Any]:
         "views": [view.name for view in suggestion.views],
         "yaml": parts(suggestion),
     }
+
+
+def carried(document: Mapping[str, Any], folder: Path, target: Path) -> tuple[dict[str, Any], list[str]]:
+    """The settings of a file in `folder` for one in `target`, and the variables in the place of plain secrets."""
+    variables: list[str] = []
+    moved = folder.resolve() != target.resolve()
+
+    def change(path: SettingPath, node: Any) -> Any:
+        if not path:
+            return KEEP
+        if is_secret(Settings, path):
+            if isinstance(node, Mapping):
+                return {"file": _placed(node["file"], folder)} if moved and "file" in node else node
+            if isinstance(node, str) and not _refers(path, node) and _holds_secret(path):
+                variables.append(re.sub(r"[^A-Za-z0-9]+", "_", "_".join(map(str, path))).upper())
+                return f"${{{variables[-1]}}}"
+            return node
+        return _placed(node, folder) if moved and is_path(path) else KEEP
+
+    kept = {name: value for name, value in document.items() if name not in LEFT_BEHIND and value is not None}
+    found: dict[str, Any] = changed(kept, change)
+    return found, variables
+
+
+def _refers(path: SettingPath, text: str) -> bool:
+    """Whether a secret is not in the text itself. A raw property has words besides the variable, such as a login's."""
+    found = VARIABLE.fullmatch(text) if annotation_at(Settings, path) is SecretStr else VARIABLE.search(text)
+    return found is not None
+
+
+def _holds_secret(path: SettingPath) -> bool:
+    """Raw properties may hold secrets; those whose name does not look so are needed as they are."""
+    raw = annotation_at(Settings, path[:-1]) == dict[str, str]
+    return not raw or re.search(SPARK_SECRET_NAMES, str(path[-1])) is not None
+
+
+def _placed(text: Any, folder: Path) -> Any:
+    """A path that begins at the folder of the file, from wherever it is read."""
+    if not isinstance(text, str) or "://" in text or text.startswith(("~", "${")):
+        return text
+    return str((folder / text).resolve())

@@ -204,11 +204,21 @@ class TopicAdmin(Renewed[AdminClient]):
         except (KafkaException, KeyError, TypeError):
             return None
 
-    def create(self, topic: str, partitions: int, config: dict[str, str]) -> None:
-        """Create a topic with as many replicas as the brokers choose."""
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=_BROKERS_CHOICE, config=config)
+    def create(
+        self, topic: str, partitions: int, config: Mapping[str, str] = {}, replicas: int = _BROKERS_CHOICE
+    ) -> None:
+        """Create a topic and return when every partition has a leader, so that it can be used at once."""
+        until = time.monotonic() + self._timeout_seconds
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=dict(config))
         asked = self._renewed.create_topics([new], request_timeout=self._timeout_seconds)
         _answers(asked, self._timeout_seconds)
+        while True:
+            known = self.client.list_topics(topic, timeout=self._timeout_seconds).topics[topic].partitions
+            if len(known) == partitions and all(one.leader >= 0 for one in known.values()):
+                return
+            if time.monotonic() >= until:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            time.sleep(0.05)
 
     @property
     def _renewed(self) -> AdminClient:

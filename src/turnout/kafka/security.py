@@ -1,9 +1,13 @@
 """Kafka client properties, made from one description of a cluster for the Java client and for librdkafka.
 
-Both clients get the same address, the same identity and the same trust. Connecting is left to the clients' owners.
+Both clients get the same address, the same identity and the same trust. Key and trust stores and PEM files are opened
+by `keytool` and `openssl` for the client that cannot open them itself. Connecting is left to the clients' owners.
 """
 
+import functools
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +17,8 @@ from pydantic import SecretStr
 from turnout.config import KafkaSettings
 from turnout.config.auth import AuthSettings, Mechanism, OAuthSettings
 from turnout.config.secrets import MASK, SECRET_NAMES
-from turnout.kafka.keystores import bad_file, is_jks, openssl, pem_blocks, trusted_certificates, unreadable
+from turnout.errors import TurnoutError
+from turnout.java.runtime import find_java
 
 # The Java names of raw properties that librdkafka has under the same name and with the same values. The
 # others, such as key stores and JAAS, mean nothing to it.
@@ -41,6 +46,8 @@ _PEM = "-----BEGIN "
 _JAAS_OPTION = re.compile(r'([\w.]+)="((?:[^"\\]|\\.)*)"')
 _JAAS = re.compile(rf"[\w.]+ required(?: {_JAAS_OPTION.pattern})*;")
 _LOGIN = "org.apache.kafka.common.security"
+_JKS_MAGIC = b"\xfe\xed\xfe\xed"
+_SECONDS = 60
 
 
 def java_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> dict[str, str]:
@@ -287,3 +294,78 @@ def _refuse_jks(file: Path) -> None:
             f"keystore_file {file} is a JKS key store, which only Java can read",
             "convert it: keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12",
         )
+
+
+def is_jks(file: Path) -> bool:
+    """Whether a store is in Java's own format, and not PKCS#12."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(4) == _JKS_MAGIC
+    except OSError as error:
+        raise unreadable("store", file, error) from None
+
+
+def trusted_certificates(file: Path, password: str) -> str:
+    """The certificates of a trust store as PEM, by Java's keytool."""
+    try:
+        changed = file.stat().st_mtime_ns
+    except OSError as error:
+        raise unreadable("truststore_file", file, error) from None
+    return _exported(file, password, changed)
+
+
+@functools.lru_cache(maxsize=8)
+def _exported(file: Path, password: str, changed: int) -> str:
+    keytool = find_java().resolve().with_name("keytool")
+    # The password comes by standard input: arguments and environments can be looked at.
+    command = [str(keytool), "-list", "-rfc", "-keystore", str(file), "-storepass:file", "/dev/stdin"]
+    why = "it holds no certificate"
+    try:
+        done = subprocess.run(command, input=password.encode(), capture_output=True, timeout=_SECONDS, check=True)
+        if found := pem_blocks(done.stdout.decode(errors="replace"), "CERTIFICATE"):
+            return "\n".join(found)
+    except subprocess.CalledProcessError:
+        why = "keytool cannot open it"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = f"{keytool} did not run ({type(error).__name__})"
+    hint = "check the file and truststore_password, or give the authority as PEM with ca_file"
+    raise bad_file(f"truststore_file {file}: {why}", hint)
+
+
+def openssl(*arguments: object, given: str = "") -> str:
+    """What a command of openssl prints; `given` goes to its standard input, since arguments can be looked at."""
+    program = shutil.which("openssl")
+    if program is None:
+        raise TurnoutError(
+            code="openssl_missing",
+            message="the command 'openssl' is needed, and is not on the PATH",
+            hint="install it (Debian, Ubuntu: apt-get install openssl)",
+            status=500,
+        )
+    command = [program, *map(str, arguments)]
+    done = subprocess.run(command, input=given.encode(), capture_output=True, check=False, timeout=_SECONDS)
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise TurnoutError(
+            code="openssl_failed",
+            message=f"openssl {arguments[0]} failed ({''.join(last)})",
+            hint="check the files that it was given, and their passwords",
+            status=500,
+        )
+    return done.stdout.decode(errors="replace")
+
+
+def pem_blocks(text: str, label: str) -> list[str]:
+    """The blocks of a PEM text that have this label."""
+    return re.findall(rf"-----BEGIN {label}-----.*?-----END {label}-----", text, re.DOTALL)
+
+
+def unreadable(setting: str, file: Path, error: OSError) -> TurnoutError:
+    """The error for a file of `auth` that cannot be read."""
+    hint = "correct the path in kafka.auth, or the rights of the file"
+    return bad_file(f"{setting} {file} cannot be read ({error.strerror})", hint)
+
+
+def bad_file(message: str, hint: str) -> TurnoutError:
+    """The error for a file of `auth` that cannot be used."""
+    return TurnoutError(code="bad_config", message=message, hint=hint)

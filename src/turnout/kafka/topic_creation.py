@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 from confluent_kafka import KafkaException
 
@@ -30,18 +29,3 @@ def create_topic(kafka: KafkaSettings, name: str, partitions: int, *, compact: b
             text = f"Kafka does not create topic {name!r} ({describe(exception.args[0])})"
             hint = "give Turnout's Kafka identity the right to create topics, or ask somebody who has it"
             raise TurnoutError("topic_refused", text, hint) from None
-        _wait_for_leaders(topics, name)
-
-
-def _wait_for_leaders(topics: Topics, name: str) -> None:
-    """Return when a topic that was just created has leaders; for a moment Kafka does not know it."""
-    until = time.monotonic() + TIMEOUT_SECONDS
-    while True:
-        try:
-            topics.end_offsets([name])
-        except TurnoutError as error:
-            if error.code != "unknown_topic" or time.monotonic() >= until:
-                raise
-            time.sleep(0.05)
-        else:
-            return

@@ -172,7 +172,7 @@ class Topics:
                 if time.monotonic() < self._until:
                     found |= dict.fromkeys((*place, at) for place, at in begin.items())
                 found |= {(*place, begin[place]): reason for place, reason in unreadable}
-                found |= {(m.topic() or "", m.partition() or 0, m.offset() or 0): take(m) for m in messages}
+                found |= {place_of(message): take(message) for message in messages}
                 waiting = {place: offsets for place, offsets in waiting.items() if offsets}
         return found
 
@@ -426,6 +426,10 @@ class Topics:
         cause = cause_of(self._kafka, why, "check kafka.bootstrap_servers, kafka.auth and that the broker runs")
         message = f"Kafka at {self._address} cannot be reached{within} ({cause.text})"
         return TurnoutError(code="kafka_unreachable", message=message, hint=cause.hint)
+
+
+def place_of(message: Message) -> Place:
+    return message.topic() or "", message.partition() or 0, message.offset() or 0
 
 
 def _size(message: Message) -> int:

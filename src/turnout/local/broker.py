@@ -23,7 +23,6 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
 from turnout.errors import TurnoutError
@@ -303,28 +302,6 @@ def train(option: str) -> None:
         broker = EmbeddedBroker(Path(folder) / "kafka", java_options=[option])
         broker.start()
         broker.stop(TRAINING_SECONDS)
-
-
-def create_topic(
-    bootstrap: str,
-    name: str,
-    partitions: int = 1,
-    config: Mapping[str, str] = {},
-    *,
-    replicas: int = 1,
-    timeout_seconds: float = 60,
-) -> None:
-    """Create a topic and return when every partition has a leader, so that it can be used at once."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config))
-    admin.create_topics([topic])[name].result(timeout_seconds)
-    deadline = time.monotonic() + timeout_seconds
-    while time.monotonic() < deadline:
-        known = admin.list_topics(name, timeout=timeout_seconds).topics[name].partitions
-        if len(known) == partitions and all(one.leader >= 0 for one in known.values()):
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"topic {name} has no leaders after {timeout_seconds:g} s")
 
 
 def serve(port: int, data: Path) -> None:

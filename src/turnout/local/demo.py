@@ -21,8 +21,9 @@ from rich.markup import escape
 from turnout.config import KafkaSettings, Settings, parse
 from turnout.java import jars
 from turnout.java.runtime import find_java
+from turnout.kafka.clients import TopicAdmin
 from turnout.kafka.topics import Topics
-from turnout.local.broker import HOST, EmbeddedBroker, broker_archive, create_topic, free_port, is_free, on_signals
+from turnout.local.broker import HOST, EmbeddedBroker, broker_archive, free_port, is_free, on_signals
 from turnout.local.demo_data import HARBOUR, SUMMIT, People, SampleProducer, Theme
 from turnout.local.spinner import waiting
 
@@ -32,6 +33,7 @@ PARTITIONS = 2
 BACKLOG_USERS = 500
 KAFKA_PORT = 9092
 _POLL_SECONDS = 0.2
+_CREATE_SECONDS = 60.0
 
 
 class _StopRequested(BaseException):
@@ -97,12 +99,13 @@ def _fill(bootstrap_servers: str, producer: SampleProducer) -> tuple[int, list[P
     """Create the topics that are missing, and write the first people of each pair; how many records, and who."""
     written = 0
     people = []
-    with closing(Topics(KafkaSettings(bootstrap_servers=bootstrap_servers))) as topics:
+    kafka = KafkaSettings(bootstrap_servers=bootstrap_servers)
+    with closing(Topics(kafka)) as topics:
         known = topics.names()
         wanted = {topic: PARTITIONS for users, accounts, _ in PAIRS for topic in (users, accounts)} | {CONTROL: 1}
         for topic, partitions in wanted.items():
             if topic not in known:
-                create_topic(bootstrap_servers, topic, partitions)
+                TopicAdmin(kafka, "demo", _CREATE_SECONDS).create(topic, partitions)
         for users, accounts, theme in PAIRS:
             # More than there are users, so that a later run on the same data brings new ones.
             before = sum(topics.end_offsets([users, accounts]).next.values())

@@ -9,45 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from turnout.plan.joins import Duplicates, Join, StepSides, right_id, shows_pairs, side, steps_sql
+from turnout.plan.joins import Duplicates, Step, right_id, right_names, side, steps_sql, view_sql
 
 Origin = tuple[int, str]
 """A column of a side: its number, 0 for the left one, and its name in the source."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One join of a chain: the column `left_on`, there by then, meets `right_on` of the source `right`."""
-
-    right: str
-    left_on: str
-    right_on: str
-    join: Join
-    duplicates: Duplicates
-
-    @property
-    def merged(self) -> bool:
-        """Whether the two columns are one in the view, because they have one name."""
-        return self.left_on == self.right_on
-
-    @property
-    def outer(self) -> bool:
-        """Whether right rows that nothing matches are shown."""
-        return self.join.outer
-
-    @property
-    def hides(self) -> bool:
-        """Whether nothing of the right side is shown."""
-        return self.join.hides
-
-    @property
-    def fills(self) -> bool:
-        """Whether the left column has the value of right rows that nothing matches."""
-        return self.merged and self.outer
-
-    @property
-    def pairs(self) -> bool:
-        return shows_pairs(self.join, self.duplicates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +49,6 @@ class Chain:
         return next((step for step, found in zip(self.steps, self.origins, strict=True) if not found), None)
 
 
-def right_names(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> list[dict[str, str]]:
-    """For each step: column -> its name in the view, with its source in front if that name is in use."""
-    left, *_ = sources.values()
-    taken = {column.lower() for column in left}
-    names = []
-    for step in steps:
-        names.append(
-            {
-                column: f"{step.right}_{column}" if column.lower() in taken else column
-                for column in sources[step.right]
-                if not (step.merged and column == step.right_on)
-            }
-        )
-        taken |= {name.lower() for name in names[-1].values()}
-    return names
-
-
 def chain_of(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> Chain:
     """The chain of these steps; `sources` are the columns of each side, the left one first."""
     names = right_names(sources, steps)
@@ -125,10 +73,6 @@ def chain_of(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> Cha
             there |= {name: [(number, column)] for column, name in names[number - 1].items()}
             if step.fills:
                 there[step.left_on] = [*found, (number, step.right_on)]
-    wide = [
-        StepSides(step.right, step.left_on, step.right_on, shown, step.join, step.duplicates, step.merged)
-        for step, shown in zip(steps, names, strict=True)
-    ]
     return Chain(
         steps=tuple(steps),
         names=tuple(names),
@@ -136,7 +80,7 @@ def chain_of(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> Cha
         owners=tuple(owners),
         used=tuple(map(tuple, used)),
         domains=tuple(tuple(sorted(domain)) for domain in domains),
-        sql=steps_sql(left, tuple(sources[left]), wide),
+        sql=view_sql(sources, steps),
         narrow_sql=_narrow_sql(steps, origins, used),
     )
 
@@ -153,19 +97,21 @@ def _narrow_sql(steps: Sequence[Step], origins: Sequence[Sequence[Origin]], used
         name = number_name(used[at].index(column))
         return name if at == 0 else f"{name}_{at}"
 
+    # The newest were chosen before.
     narrow = [
-        StepSides(
+        Step(
             side(number),
             shown(*(found[0] if found else (number, step.right_on))),
             number_name(0),
-            {number_name(place): shown(number, column) for place, column in enumerate(used[number])},
             step.join,
-            # The newest were chosen before.
             Duplicates.ALL,
-            step.merged,
         )
         for number, (step, found) in enumerate(zip(steps, origins, strict=True), 1)
     ]
+    names = [
+        {number_name(place): shown(number, column) for place, column in enumerate(columns)}
+        for number, columns in enumerate(used[1:], 1)
+    ]
     ids = ["_id", *(right_id(number) for number, step in enumerate(steps) if not step.hides)]
     left = [number_name(place) for place in range(len(used[0]))]
-    return f"SELECT {', '.join(ids)} FROM ({steps_sql(side(0), left, narrow)})"
+    return f"SELECT {', '.join(ids)} FROM ({steps_sql(side(0), left, narrow, names, [step.fills for step in steps])})"

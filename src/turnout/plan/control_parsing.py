@@ -276,7 +276,7 @@ def _start(value: object) -> Start:
 def _request_id(value: object) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
-    if not isinstance(value, str) or not _is_text(value):
+    if not isinstance(value, str) or not is_text(value):
         what = "half of a surrogate pair" if isinstance(value, str) else _json_type(value)
         raise _refused(f"{what} instead of a string", "send FIELD as a string or a number")
     if len(value) > MAX_REQUEST_ID:
@@ -390,7 +390,7 @@ def _json_type(value: object) -> str:
     return "a string" if isinstance(value, str) else "an array" if isinstance(value, list) else "an object"
 
 
-def _is_text(value: str) -> bool:
+def is_text(value: str) -> bool:
     """Whether UTF-8 can carry it: JSON can spell half of a surrogate pair."""
     try:
         value.encode()

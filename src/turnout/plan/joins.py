@@ -6,7 +6,7 @@ share. Spark runs it over keys and ids, of touched keys or of whole generations;
 compare.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -89,33 +89,6 @@ def parse_join(text: str) -> Join:
         raise ValueError(f"unknown join '{text.strip()}' (known: {known})") from None
 
 
-@dataclass(frozen=True, slots=True)
-class ViewSides:
-    """The input of a view's SQL: the relations, the key, and the columns of the left and of each right side."""
-
-    left: str
-    left_columns: tuple[str, ...]
-    rights: Mapping[str, tuple[str, ...]]
-    key: str
-
-    def right_names(self) -> dict[str, dict[str, str]]:
-        """For each right side: column -> its name in the view, with its source in front if that name is in use."""
-        taken = {column.lower() for column in self.left_columns}
-        names: dict[str, dict[str, str]] = {}
-        for right, columns in self.rights.items():
-            names[right] = {
-                column: f"{right}_{column}" if column.lower() in taken else column
-                for column in columns
-                if column != self.key
-            }
-            taken |= {name.lower() for name in names[right].values()}
-        return names
-
-    def columns(self) -> tuple[str, ...]:
-        """The public columns of the view, in their order."""
-        return (*self.left_columns, *(name for names in self.right_names().values() for name in names.values()))
-
-
 def right_id(number: int) -> str:
     """The hidden column of a view that has the `_id` of its row of the right side `number`, counted from 0."""
     return "_right_id" if number == 0 else f"_right_id_{number + 1}"
@@ -155,54 +128,111 @@ def multiplies(join: Join, duplicates: Duplicates) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class StepSides:
-    """The input of one join: the right relation, the columns that meet, and what the right side shows.
-
-    `left_on` is null in all rows where a semi or anti join has taken it away. With `merged` both columns are one.
-    """
+class Step:
+    """One join of a view: the column `left_on`, there by then, meets `right_on` of the source `right`."""
 
     right: str
     left_on: str
     right_on: str
-    shown: Mapping[str, str]
     join: Join
     duplicates: Duplicates = Duplicates.LATEST
-    merged: bool = True
+
+    @property
+    def merged(self) -> bool:
+        """Whether the two columns are one in the view, because they have one name."""
+        return self.left_on == self.right_on
+
+    @property
+    def outer(self) -> bool:
+        """Whether right rows that nothing matches are shown."""
+        return self.join.outer
+
+    @property
+    def hides(self) -> bool:
+        """Whether nothing of the right side is shown."""
+        return self.join.hides
+
+    @property
+    def fills(self) -> bool:
+        """Whether the left column has the value of right rows that nothing matches."""
+        return self.merged and self.outer
+
+    @property
+    def pairs(self) -> bool:
+        return shows_pairs(self.join, self.duplicates)
 
 
-def view_sql(sides: ViewSides, join: Join, duplicates: Duplicates = Duplicates.LATEST) -> str:
+def key_steps(rights: Iterable[str], key: str, join: Join, duplicates: Duplicates = Duplicates.LATEST) -> list[Step]:
+    """The steps of a view whose sources share a key: the first right side is joined to the left, and so on."""
+    return [Step(right, key, key, join, duplicates) for right in rights]
+
+
+def right_names(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> list[dict[str, str]]:
+    """For each step: column -> its name in the view, with its source in front if that name is in use.
+
+    `sources` are the columns of each side, the left one first.
+    """
+    left, *_ = sources.values()
+    taken = {column.lower() for column in left}
+    names = []
+    for step in steps:
+        names.append(
+            {
+                column: f"{step.right}_{column}" if column.lower() in taken else column
+                for column in sources[step.right]
+                if not (step.merged and column == step.right_on)
+            }
+        )
+        taken |= {name.lower() for name in names[-1].values()}
+    return names
+
+
+def view_columns(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> list[str]:
+    """The public columns of a view, in their order."""
+    left, *_ = sources.values()
+    return [*left, *(name for names in right_names(sources, steps) for name in names.values())]
+
+
+def view_sql(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> str:
     """The SQL text of a view over relations named as its sources, which hold the rows that are shown.
 
     Its result has `_id` (the left row), a `right_id` for each right side and the public columns; `semi` and `anti`
     leave those of the right sides out, and they are null in the table. `inner` pairs all rows; the others take the
     newest right row of each key unless `duplicates` says all. Null keys never match, and a right row without a key is
-    in no view. With several right sides the first is joined to the left, the next to the result, and so on.
+    in no view.
     """
-    steps = [
-        StepSides(right, sides.key, sides.key, shown, join, duplicates) for right, shown in sides.right_names().items()
-    ]
-    return steps_sql(sides.left, sides.left_columns, steps)
+    left, *_ = sources
+    return steps_sql(left, sources[left], steps, right_names(sources, steps), [step.fills for step in steps])
 
 
-def steps_sql(left: str, left_columns: Sequence[str], steps: Sequence[StepSides]) -> str:
-    """The SQL text of several joins, each with columns, a name and duplicates of its own."""
+def steps_sql(
+    left: str,
+    left_columns: Sequence[str],
+    steps: Sequence[Step],
+    names: Sequence[Mapping[str, str]],
+    fills: Sequence[bool],
+) -> str:
+    """The SQL text of several joins; `names` are the columns that each shows, `fills` whether `left_on` is both sides'.
+
+    The column `left_on` is null in all rows where a semi or anti join has taken it away.
+    """
     relation = quoted(left)
     there = ["_id", *left_columns]
     text = ""
-    for number, step in enumerate(steps):
+    for number, (step, shown, filled) in enumerate(zip(steps, names, fills, strict=True)):
         key = quoted(step.right_on)
         left_key = f"l.{quoted(step.left_on)}" if step.left_on in there else "NULL"
         usable = f"(SELECT * FROM {quoted(step.right)} WHERE {key} IS NOT NULL)"
-        other = usable if shows_pairs(step.join, step.duplicates) else f"({newest_sql(usable, step.right_on)})"
+        other = usable if step.pairs else f"({newest_sql(usable, step.right_on)})"
         chosen = {column: f"l.{quoted(column)}" for column in there}
-        if step.merged and step.join.outer:
+        if filled:
             chosen[step.left_on] = f"coalesce({left_key}, r.{key})"
-        if not step.join.hides:
+        if not step.hides:
             chosen |= {right_id(number): "r._id"}
-            chosen |= {name: f"r.{quoted(column)}" for column, name in step.shown.items()}
+            chosen |= {name: f"r.{quoted(column)}" for column, name in shown.items()}
         selected = ", ".join(f"{value} AS {quoted(name)}" for name, value in chosen.items())
         # A hint for Spark, a comment for others: rows of few keys are hashed in less time than they are sorted.
-        hint = f"/*+ SHUFFLE_HASH({'l' if step.join.outer and not step.join.keeps_all else 'r'}) */"
+        hint = f"/*+ SHUFFLE_HASH({'l' if step.outer and not step.join.keeps_all else 'r'}) */"
         text = f"SELECT {hint} {selected} FROM {relation} AS l {step.join.sql} {other} AS r ON {left_key} = r.{key}"
         relation, there = f"({text})", list(chosen)
     return text
@@ -222,10 +252,10 @@ def narrow_view_sql(rights: int, join: Join, duplicates: Duplicates = Duplicates
 
     The same text for all views of one join: what Spark planned for one serves the others.
     """
-    numbers = range(1, rights + 1)
-    sides = ViewSides(side(0), (KEY,), {side(number): (KEY,) for number in numbers}, KEY)
-    shown = () if join.hides else tuple(right_id(number - 1) for number in numbers)
-    return f"SELECT {', '.join(['_id', *shown])} FROM ({view_sql(sides, join, duplicates)})"
+    names = [side(number) for number in range(rights + 1)]
+    shown = () if join.hides else tuple(map(right_id, range(rights)))
+    text = view_sql(dict.fromkeys(names, (KEY,)), key_steps(names[1:], KEY, join, duplicates))
+    return f"SELECT {', '.join(['_id', *shown])} FROM ({text})"
 
 
 def own_view_sql(sql: str, key: str, columns: Mapping[str, str]) -> str:

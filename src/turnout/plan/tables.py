@@ -10,15 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from turnout.plan.chains import Chain, Origin, Step
+from turnout.plan.chains import Chain, Origin
 from turnout.plan.joins import (
     Duplicates,
     Join,
-    ViewSides,
+    Step,
+    key_steps,
     multiplies,
     narrow_view_sql,
     own_view_sql,
     right_id,
+    right_names,
     shows_pairs,
     side,
     view_sql,
@@ -111,6 +113,8 @@ class ViewTable:
     """Whether a left row shows once for each of its right rows; otherwise once at most."""
     bounds: tuple[RowBound, ...] = ()
     """Where rows can multiply: of a chain one for each such step, of another view one at most."""
+    right_names: Sequence[Mapping[str, str]] = ()
+    """For each right side: the columns that it adds, and their names in the view. Own SQL has none."""
 
     by_key: ClassVar[bool] = True
     """Whether all rows that make a row of the view have its key."""
@@ -152,11 +156,6 @@ class ViewTable:
 class JoinedView(ViewTable):
     """A join of sources that share a key."""
 
-    @property
-    def right_names(self) -> Sequence[Mapping[str, str]]:
-        """For each right side: the columns that it adds, and their names in the view."""
-        return list(_sides(self.sources).right_names().values())
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView(ViewTable):
@@ -165,11 +164,6 @@ class ChainView(ViewTable):
     chain: Chain
 
     by_key: ClassVar[bool] = False
-
-    @property
-    def right_names(self) -> Sequence[Mapping[str, str]]:
-        """For each right side: the columns that it adds, and their names in the view."""
-        return self.chain.names
 
     @property
     def quality_sides(self) -> dict[str, Sides]:
@@ -234,9 +228,13 @@ class Layout:
         return (*own, *SHOWN_OF_GENERATION)
 
 
-def _sides(sources: Sequence[SourceTable]) -> ViewSides:
+def _columns(sources: Sequence[SourceTable], names: Sequence[Mapping[str, str]]) -> dict[str, ColumnType]:
+    """The columns of the left side, and what each right side adds under its names."""
     left, *rights = sources
-    return ViewSides(left.source, tuple(left.columns), {r.source: tuple(r.columns) for r in rights}, left.key)
+    columns = dict(left.columns)
+    for right, added in zip(rights, names, strict=True):
+        columns |= {shown: right.columns[column] for column, shown in added.items()}
+    return columns
 
 
 def joined_view(
@@ -248,20 +246,20 @@ def joined_view(
     # With several rows of a key on one side only, nothing is multiplied.
     if max_rows_per_key is not None and multiplies(join, duplicates) and sum(not one.latest for one in sources) > 1:
         bounds = (RowBound(name, tuple(places[:1]), tuple(places[1:]), join, max_rows_per_key),)
-    sides = _sides(sources)
-    columns = dict(left.columns)
-    for right in rights:
-        columns |= {shown: right.columns[column] for column, shown in sides.right_names()[right.source].items()}
+    given = {source.source: tuple(source.columns) for source in sources}
+    steps = key_steps((right.source for right in rights), left.key, join, duplicates)
+    names = right_names(given, steps)
     return JoinedView(
         table=name,
         sources=tuple(sources),
         key=left.key,
-        columns=columns,
-        sql=view_sql(sides, join, duplicates),
+        columns=_columns(sources, names),
+        sql=view_sql(given, steps),
         narrow_sql=narrow_view_sql(len(rights), join, duplicates),
         narrow_sql_if_unique=narrow_view_sql(len(rights), join, Duplicates.ALL),
         pairs=shows_pairs(join, duplicates),
         bounds=bounds,
+        right_names=names,
     )
 
 
@@ -275,7 +273,6 @@ def own_view(
 def chain_view(
     name: str, sources: Sequence[SourceTable], chain: Chain, max_rows_per_key: int | None = None
 ) -> ChainView:
-    left, *rights = sources
 
     def once(origin: Origin) -> bool:
         """Whether a value of a column is in one row of its source at most."""
@@ -288,10 +285,16 @@ def chain_view(
         if max_rows_per_key is not None and multiplies(step.join, step.duplicates) and not linear:
             # Pairs are counted: what is shown without a partner is shown once.
             bounds.append(RowBound(f"{name}.{step.right}", lefts, (own,), Join.INNER, max_rows_per_key))
-    columns = dict(left.columns)
-    for right, names in zip(rights, chain.names, strict=True):
-        columns |= {shown: right.columns[column] for column, shown in names.items()}
-    sql, narrow = chain.sql, chain.narrow_sql
     return ChainView(
-        name, tuple(sources), left.key, columns, sql, narrow, narrow, chain.pairs, chain=chain, bounds=tuple(bounds)
+        table=name,
+        sources=tuple(sources),
+        key=sources[0].key,
+        columns=_columns(sources, chain.names),
+        sql=chain.sql,
+        narrow_sql=chain.narrow_sql,
+        narrow_sql_if_unique=chain.narrow_sql,
+        pairs=chain.pairs,
+        bounds=tuple(bounds),
+        right_names=chain.names,
+        chain=chain,
     )

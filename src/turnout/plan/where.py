@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
+from typing import Self
 
 import orjson
 
@@ -39,45 +40,35 @@ MAX_SMALL_FILTER = 16
 
 
 class Op(StrEnum):
-    """What a term compares by; the text is the canonical spelling."""
+    """What a term compares by: the canonical spelling, the SQL of a column and a value, and other spellings."""
 
-    EQ = "="
-    NE = "!="
-    LT = "<"
-    LE = "<="
-    GT = ">"
-    GE = ">="
-    CONTAINS = "contains"
-    ICONTAINS = "icontains"
-    STARTS = "starts with"
-    ENDS = "ends with"
+    sql: str
+    aliases: tuple[str, ...]
+
+    def __new__(cls, spelling: str, sql: str = "", *aliases: str) -> Self:
+        op = str.__new__(cls, spelling)
+        op._value_ = spelling
+        op.sql, op.aliases = sql, aliases
+        return op
+
+    EQ = "=", "{0} = {1}", "=="
+    # So `=` and `!=` split a table in two (as `in` and `not in` do): a null is not equal to any value.
+    NE = "!=", "{0} IS DISTINCT FROM {1}", "<>"
+    LT = "<", "{0} < {1}"
+    LE = "<=", "{0} <= {1}"
+    GT = ">", "{0} > {1}"
+    GE = ">=", "{0} >= {1}"
+    CONTAINS = "contains", "contains({0}, {1})"
+    ICONTAINS = "icontains", "contains(lower({0}), lower({1}))"
+    STARTS = "starts with", "starts_with({0}, {1})", "startswith", "starts_with"
+    ENDS = "ends with", "ends_with({0}, {1})", "endswith", "ends_with"
     IN = "in"
     NOT_IN = "not in"
     NULL = "is null"
     NOT_NULL = "is not null"
 
 
-_SPELLINGS = {op.value: op for op in Op} | {
-    "==": Op.EQ,
-    "<>": Op.NE,
-    "startswith": Op.STARTS,
-    "starts_with": Op.STARTS,
-    "endswith": Op.ENDS,
-    "ends_with": Op.ENDS,
-}
-_COMPARE = {
-    Op.EQ: "{0} = {1}",
-    # So `=` and `!=` split a table in two (as `in` and `not in` do): a null is not equal to any value.
-    Op.NE: "{0} IS DISTINCT FROM {1}",
-    Op.LT: "{0} < {1}",
-    Op.LE: "{0} <= {1}",
-    Op.GT: "{0} > {1}",
-    Op.GE: "{0} >= {1}",
-    Op.CONTAINS: "contains({0}, {1})",
-    Op.ICONTAINS: "contains(lower({0}), lower({1}))",
-    Op.STARTS: "starts_with({0}, {1})",
-    Op.ENDS: "ends_with({0}, {1})",
-}
+_SPELLINGS = {spelling: op for op in Op for spelling in (op.value, *op.aliases)}
 _TEXT_ONLY = (Op.CONTAINS, Op.ICONTAINS, Op.STARTS, Op.ENDS)
 _OPERATORS = ", ".join(op.value for op in Op)
 _HINT = f"write `column operator value`, terms separated by commas; operators: {_OPERATORS}"
@@ -239,7 +230,7 @@ def _compile(term: Term, column: ColumnType) -> tuple[str, list[object]]:
         return f"{name} IN ({_listed_values(column)})", [_texts(values)]
     if term.op is Op.NOT_IN:
         return f"({name} IS NULL OR {name} NOT IN ({_listed_values(column)}))", [_texts(values)]
-    return _COMPARE[term.op].format(name, f"CAST(? AS {column.duckdb})"), values
+    return term.op.sql.format(name, f"CAST(? AS {column.duckdb})"), values
 
 
 def _compile_row(term: Term) -> tuple[str, list[object]]:

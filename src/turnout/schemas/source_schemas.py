@@ -14,7 +14,6 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
 
 from turnout.config import Format, Settings, SourceSettings
 from turnout.config.secrets import read_small
@@ -33,44 +32,30 @@ _MOST_BYTES = 1_000_000
 """Bytes of a file with a schema."""
 
 
-class Schemas(Protocol):
-    """Finds the schemas of a source's records."""
+class Schemas:
+    """The schemas of a source's records: one, from a file, unless the class below asks a registry."""
 
-    @property
-    def framed(self) -> bool:
-        """Whether each record begins with the id of its schema."""
-        ...
+    framed = False
+    """Whether each record begins with the id of its schema."""
 
-    @property
-    def known(self) -> Mapping[int, Definition]: ...
+    def __init__(self, known: dict[int, Definition]) -> None:
+        self.known = known
 
     def find(self, numbers: Collection[int]) -> Mapping[int, Definition | str]:
         """The schemas of these ids, or why one cannot be used; TurnoutError where nobody knows."""
-        ...
-
-
-class FileSchema:
-    """One schema, from a file: records carry no id."""
-
-    framed = False
-
-    def __init__(self, definition: Definition) -> None:
-        self.known: Mapping[int, Definition] = {0: definition}
-
-    def find(self, numbers: Collection[int]) -> Mapping[int, Definition | str]:
         return self.known
 
 
-class RegistrySchemas:
+class RegistrySchemas(Schemas):
     """The schemas of one format in a registry, by id."""
 
     framed = True
 
     def __init__(self, registry: SchemaRegistry, form: Format) -> None:
+        super().__init__({})
         self._registry = registry
         self._form = form
         self._asking = threading.Lock()
-        self.known: dict[int, Definition] = {}
         self._absent: dict[int, tuple[str, float]] = {}
 
     def find(self, numbers: Collection[int]) -> Mapping[int, Definition | str]:
@@ -158,7 +143,7 @@ def schemas_of(settings: Settings, shared: Mapping[Format, RegistrySchemas] | No
             wrong.append(f"sources.{name}.format: protobuf needs further packages; pip install 'turnout[protobuf]'")
             continue
         try:
-            schemas: Schemas = shared[source.format] if source.schema_file is None else FileSchema(_from_file(source))
+            schemas = shared[source.format] if source.schema_file is None else Schemas({0: _from_file(source)})
         except ValueError as error:
             wrong.append(f"sources.{name}.schema_file: {source.schema_file}: {error}; correct it or name another")
         else:

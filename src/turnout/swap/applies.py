@@ -5,6 +5,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from typing import Any
 
 from turnout.config import Settings, sent
 from turnout.config.changes import Change, Needs, compare
@@ -34,17 +35,23 @@ class Apply:
     plan: Plan
     builds: bool
 
+    @property
+    def report(self) -> dict[str, Any]:
+        return {"changes": as_json(self.changes)}
+
 
 def apply_of(configuration: Configuration, message: ApplyRequest, plan: Plan) -> Apply:
     """What a message does to the published plan; ControlRejected where it cannot be applied."""
     try:
         proposed = configuration.proposed(message.config)
     except TurnoutError as error:
-        raise _refused(error, message.request_id) from error
-    if proposed.needs(Needs.RESTART):
-        raise _restart_needed(proposed, message.request_id)
+        raise _refused(error) from error
+    if changes := proposed.needs(Needs.RESTART):
+        why = f"{', '.join(change.path for change in changes)}: a change of this needs a restart"
+        hint = "leave it as it is, or change the file that `turnout run` is started with, and restart"
+        raise _not_applied("restart_needed", why, hint, proposed)
     if sent.allowed(proposed.in_force) is not ApplyAccess.ALL:
-        _check_tables_only(proposed, message.request_id)
+        _check_tables_only(proposed)
     builds = bool(proposed.needs(Needs.GENERATION))
     after = plan_after(plan, configuration.settings, proposed.settings)
     after = replace(after, sections=sections_of(proposed.settings))
@@ -57,27 +64,21 @@ def described(changes: tuple[Change, ...]) -> str:
     return "; ".join(map(str, changes[:_SHOWN_CHANGES])) + more
 
 
-def _refused(error: TurnoutError, request_id: str | None) -> ControlRejected:
+def _refused(error: TurnoutError) -> ControlRejected:
     code = "config_invalid" if isinstance(error, ConfigError) else error.code
-    return ControlRejected(error.message, error.hint, code=code, request_id=request_id)
+    return ControlRejected(error.message, error.hint, code=code)
 
 
-def _check_tables_only(proposed: Proposed, request_id: str | None) -> None:
+def _check_tables_only(proposed: Proposed) -> None:
     if paths := sent.beyond_tables(proposed.in_force, proposed.settings):
         why = f"{', '.join(paths)}: this server takes no change of this over HTTP"
         hint = "leave it as it is, set access.apply to all, or change the file on disk and restart"
-        raise _not_applied("forbidden", why, hint, proposed, request_id)
+        raise _not_applied("forbidden", why, hint, proposed)
 
 
-def _restart_needed(proposed: Proposed, request_id: str | None) -> ControlRejected:
-    paths = ", ".join(change.path for change in proposed.needs(Needs.RESTART))
-    hint = "leave it as it is, or change the file that `turnout run` is started with, and restart"
-    return _not_applied("restart_needed", f"{paths}: a change of this needs a restart", hint, proposed, request_id)
-
-
-def _not_applied(code: str, why: str, hint: str, proposed: Proposed, request_id: str | None) -> ControlRejected:
+def _not_applied(code: str, why: str, hint: str, proposed: Proposed) -> ControlRejected:
     message, report = f"{why}, so nothing of the file was applied", {"changes": as_json(proposed.changes)}
-    return ControlRejected(message, hint, code=code, request_id=request_id, report=report)
+    return ControlRejected(message, hint, code=code, report=report)
 
 
 # -- as messages
@@ -96,7 +97,8 @@ def record_of(
         if len(text.encode()) > MAX_MESSAGE_BYTES:
             raise TurnoutError("config_invalid", f"the file has more than {MAX_MESSAGE_BYTES:,} bytes", "shorten it")
     except TurnoutError as error:
-        refused = _refused(error, request.request_id)
+        refused = _refused(error)
+        refused.request_id = request.request_id
         return replace(record, refused=str(refused), apply=replace(request, config="")), refused
     return replace(record, apply=replace(request, config=text)), request
 

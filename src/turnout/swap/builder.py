@@ -18,7 +18,7 @@ from turnout.plan.guards import BrokenGuard
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
-from turnout.schemas.topic_check import Sample
+from turnout.schemas.record_decoder import Sample
 from turnout.spark.jvm.engine import Engine, is_gone
 from turnout.store.database import is_store_failure
 from turnout.store.kept_sources import origins_json

@@ -65,10 +65,10 @@ class QueuedMessage:
     parsed: ParsedMessage
     done: threading.Event = field(default_factory=threading.Event)
     answer: Reply | None = None
+    request_id: str | None = field(init=False)
 
-    @property
-    def request_id(self) -> str | None:
-        return self.parsed.request_id
+    def __post_init__(self) -> None:
+        self.request_id = self.parsed.request_id
 
 
 class ControlQueue:

@@ -17,7 +17,7 @@ from confluent_kafka import Message
 
 from turnout.config.configuration import Configuration
 from turnout.errors import TurnoutError
-from turnout.kafka.topics import MOST_SEARCHED, Place, Topics
+from turnout.kafka.topics import MOST_SEARCHED, Place, Topics, place_of
 from turnout.plan.tables import Layout
 from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
 from turnout.schemas.source_schemas import schemas_of
@@ -105,7 +105,7 @@ class Explainer:
 
         def content(message: Message) -> dict[str, Any] | None:
             # Of another time is another record: its topic was deleted and created again.
-            return self._content(message) if message.timestamp()[1] == moments[_place(message)] else None
+            return self._content(message) if message.timestamp()[1] == moments[place_of(message)] else None
 
         contents |= topics.records(moments, content)
         for (topic, partition, offset), reason in contents.items():
@@ -167,16 +167,12 @@ def _matching(search: OlderSearch, decoder: RecordDecoder, messages: list[Messag
     return [
         FoundRecord(
             source.source,
-            *_place(messages[number]),
+            *place_of(messages[number]),
             messages[number].timestamp()[1],
             Reason.TOMBSTONE if deleted else Reason.OLDER,
         )
         for number, deleted in found
     ]
-
-
-def _place(message: Message) -> Place:
-    return message.topic() or "", message.partition() or 0, message.offset() or 0
 
 
 def _record_json(record: FoundRecord, contents: Contents) -> dict[str, Any]:

@@ -30,8 +30,8 @@ from turnout.plan.offsets import Lost, Offsets
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
 from turnout.plan.tables import Layout
+from turnout.schemas.record_decoder import Sample, take_samples
 from turnout.schemas.source_schemas import Schemas, registered, schemas_of
-from turnout.schemas.topic_check import Sample, take_samples
 from turnout.spark.generation import GenerationQuery, Kafka
 from turnout.spark.jvm.checkpoints import checkpoints_of, folder_at
 from turnout.spark.jvm.cluster import is_local
@@ -156,6 +156,11 @@ class Generation:
         self.progress, progress.generation = progress, self.number
         progress.sources = origins_json(self.origins)
         self._note_progress()
+
+    def forget_build(self) -> None:
+        """Forget what its build took: a rollback to it takes no time, keeps nothing and reads nothing."""
+        self.build_seconds = self.catch_up_seconds = 0.0
+        self.origins = {}
 
     def _note_progress(self) -> None:
         if self.progress is not None:

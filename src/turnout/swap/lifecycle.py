@@ -15,6 +15,7 @@ from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
 from turnout.plan.swap_rules import SwapState, to_retire
 from turnout.store.database import is_store_failure, store_failed
+from turnout.store.ledger import CandidateRecord
 from turnout.swap.build_progress import BuildProgress
 from turnout.swap.generations import Generation, Generations
 from turnout.swap.health import Health, Say, Subject
@@ -87,6 +88,19 @@ class Lifecycle:
                 # After two failures, a record may be the reason.
                 query.start(careful=generation.restarts > 3)
                 generation.waiting = False
+
+    def take_up(self, generation: Generation, candidacy: CandidateRecord | None = None) -> None:
+        """Make a generation of the store the live one or the candidate, after a restart. `maintain` starts it."""
+        generation.waiting = True
+        if candidacy is not None:
+            self.make_candidate(generation, candidacy)
+        else:
+            self.live, generation.state = generation, SwapState.LIVE
+
+    def make_candidate(self, generation: Generation, candidacy: CandidateRecord) -> None:
+        """Make a generation the candidate; another one goes."""
+        self.let_candidate_go()
+        self.candidate, generation.state, generation.candidacy = generation, SwapState.CANDIDATE, candidacy
 
     def begin(self, generation: Generation) -> None:
         """Note a build. What kept the orchestrator from building is over."""

@@ -330,8 +330,7 @@ class Orchestrator:
         plan = self._publisher.plan = replace(plan, sections=sections_of(settings))
         # Another start is for the next build: tables that are there go on.
         if record.layout == signature and (plan.topics, plan.joins) == (record.plan.topics, record.plan.joins):
-            live = self._lifecycle.live = generations.resume(replace(record, plan=plan))
-            live.state, live.waiting = SwapState.LIVE, True  # `lifecycle` starts its query
+            self._lifecycle.take_up(generations.resume(replace(record, plan=plan)))
             self.say("INFO", f"resuming generation {number}: {plan.describe()}")
         else:
             self.say("INFO", "columns, keys, views or topics have changed in the file: a new generation is built")
@@ -350,8 +349,7 @@ class Orchestrator:
                 self._ledger.set_candidate(cursor, None)
             self.say("INFO", f"discarded generation {record.generation}, the candidate: the file has changed")
             return
-        candidate = self._lifecycle.candidate = generations.resume(record)
-        candidate.state, candidate.waiting, candidate.candidacy = SwapState.CANDIDATE, True, candidacy
+        self._lifecycle.take_up(generations.resume(record), candidacy)
         self.say("INFO", f"resuming generation {record.generation}, the candidate: {record.plan.describe()}")
         if candidacy.config is not None and compare(before, settings):
             self._publisher.discard("the file has changed")

@@ -39,6 +39,29 @@ DISCARDED = "discarded"
 """The outcome of a candidate that was given up, in the history."""
 
 
+@dataclass(frozen=True, slots=True)
+class SwapRequest:
+    """Messages that are decided together, what they ask for, and the file that one of them brings, if it does."""
+
+    messages: Sequence[QueuedMessage]
+    decision: Decision
+    apply: Apply | None = None
+
+    @property
+    def plan(self) -> Plan:
+        return self.decision.plan
+
+    @property
+    def asker(self) -> QueuedMessage | None:
+        """The message that asks for the swap; None where the file does, or a broken guard."""
+        return None if self.decision.asker is None else self.messages[self.decision.asker]
+
+    @property
+    def report(self) -> dict[str, Any] | None:
+        """What the answer of an apply reports."""
+        return self.apply.report if self.apply else None
+
+
 @dataclass(slots=True)
 class Publisher:
     """Publishes generations, on the orchestrator's thread."""
@@ -69,33 +92,25 @@ class Publisher:
     def set_state(self, state: SwapState) -> None:
         self._ledger.set_status(state=state.value)
 
-    def publish(
-        self,
-        generation: Generation,
-        messages: Sequence[QueuedMessage],
-        decision: Decision,
-        outcome: Outcome,
-        apply: Apply | None = None,
-        why: str = "",
-    ) -> None:
+    def publish(self, generation: Generation, request: SwapRequest, outcome: Outcome, why: str = "") -> None:
         """Switch all names, the status row, the history, the settings and the outcomes in one transaction.
 
         `why` is given where no message asks for it, but broken guards do.
         """
         old, old_plan, candidate = self._lifecycle.live, self.plan, self._lifecycle.candidate
-        settings = apply.settings if apply else self._configuration.of(decision.plan)
+        plan, asker = request.plan, request.asker
+        settings = request.apply.settings if request.apply else self._configuration.of(plan)
         changes = compare(self._configuration.settings, settings)
-        asker = messages[decision.asker] if decision.asker is not None else None
         started = time.monotonic()
-        text = f"generation {generation.number}: {decision.plan.describe()}"
-        answers = self._answers(decision, Reply(outcome, text, generation.number, report=_report(apply)))
+        text = f"generation {generation.number}: {plan.describe()}"
+        answers = self._answers(request, Reply(outcome, text, generation.number, report=request.report))
         with self._ledger.database.write() as cursor:
             generation.tables.publish(cursor)
-            self._ledger.make_status(cursor, decision.plan.topics)
+            self._ledger.make_status(cursor, plan.topics)
             self._ledger.set_previous(cursor, old_plan if old else None)
             self._ledger.set_status(
                 cursor,
-                **self._ledger.plan_values(decision.plan),
+                **self._ledger.plan_values(plan),
                 lastApplied=_now(),
                 generation=generation.number,
                 state=SwapState.LIVE.value,
@@ -103,53 +118,45 @@ class Publisher:
             )
             result = _result(generation, outcome, why, described(changes))
             result["publish_seconds"] = round(time.monotonic() - started, 6)
-            swap = self._swap(decision.plan, asker, "guards" if why else "configuration", **result)
+            swap = self._swap(plan, asker, "guards" if why else "configuration", **result)
             if candidate is not None and candidate is not generation:
                 self._add_discarded(cursor, candidate, f"replaced by generation {generation.number}", asker)
             self._ledger.set_candidate(cursor, None)
             self._ledger.add_swap(cursor, swap)
             if changes:
                 self._keep(cursor, settings, changes, swap)
-            decided = self._queue.write_outcomes(cursor, messages, answers)
+            decided = self._queue.write_outcomes(cursor, request.messages, answers)
         try:  # before anybody is told: a sender that asks again finds what its message did
-            self.plan, self.previous = decision.plan, old_plan if old else None
+            self.plan, self.previous = plan, old_plan if old else None
             self._lifecycle.replace(old, generation)
             self._configuration.adopt(settings)
         finally:  # the outcomes stand, whatever becomes of the rest
             self._queue.announce(decided)
-        generation.origins = {}  # a rollback to it keeps and reads nothing
+        generation.forget_build()
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
         with about(generation=generation.number):
-            self._say("INFO", f"swapped {before} -> generation {generation.number} ({decision.plan.describe()})")
+            self._say("INFO", f"swapped {before} -> generation {generation.number} ({plan.describe()})")
             if changes:
                 self._say("INFO", f"the configuration has changed: {described(changes)}")
 
-    def keep_candidate(
-        self,
-        generation: Generation,
-        messages: Sequence[QueuedMessage],
-        decision: Decision,
-        apply: Apply | None = None,
-        broken: Sequence[BrokenGuard] = (),
-    ) -> None:
+    def keep_candidate(self, generation: Generation, request: SwapRequest, broken: Sequence[BrokenGuard] = ()) -> None:
         """Make a generation that has caught up the candidate; the published one stays. `broken` guards are told."""
-        asker, old = messages[decision.asker or 0], self._lifecycle.candidate
+        asker, old, apply = request.asker, self._lifecycle.candidate, request.apply
         config = file_text(apply.settings) if apply else None
-        candidacy = generation.candidacy = CandidateRecord(generation.number, now_milliseconds(), config)
+        candidacy = CandidateRecord(generation.number, now_milliseconds(), config)
         why = f"it breaks guards: {'; '.join(map(str, broken))}" if broken else ""
-        text = "; ".join(filter(None, (f"generation {generation.number}: {decision.plan.describe()}", why)))
-        answers = self._answers(decision, Reply(Outcome.CANDIDATE, text, generation.number, report=_report(apply)))
+        text = "; ".join(filter(None, (f"generation {generation.number}: {request.plan.describe()}", why)))
+        answers = self._answers(request, Reply(Outcome.CANDIDATE, text, generation.number, report=request.report))
         changed = described(apply.changes) if apply else ""
-        swap = self._swap(decision.plan, asker, **_result(generation, Outcome.CANDIDATE, why, changed))
+        swap = self._swap(request.plan, asker, **_result(generation, Outcome.CANDIDATE, why, changed))
         with self._ledger.database.write() as cursor:
             if old is not None:
                 self._add_discarded(cursor, old, f"replaced by generation {generation.number}", asker)
             self._ledger.set_candidate(cursor, candidacy)
             self._ledger.set_status(cursor, state=SwapState.LIVE.value)
             self._ledger.add_swap(cursor, swap)
-            decided = self._queue.write_outcomes(cursor, messages, answers)
-        self._lifecycle.let_candidate_go()
-        generation.state, self._lifecycle.candidate = SwapState.CANDIDATE, generation
+            decided = self._queue.write_outcomes(cursor, request.messages, answers)
+        self._lifecycle.make_candidate(generation, candidacy)
         self._queue.announce(decided)
         with about(generation=generation.number):
             level = "WARNING" if broken else "INFO"
@@ -193,7 +200,7 @@ class Publisher:
         """Put settings in force that need no generation; the published one stays."""
         number, text = self.number, described(apply.changes)
         swap = self._swap(self.plan, message, generation=number, outcome=Outcome.APPLIED.value, detail=text)
-        answer = Reply(Outcome.APPLIED, text, number, report=_report(apply))
+        answer = Reply(Outcome.APPLIED, text, number, report=apply.report)
         candidate = self._lifecycle.candidate
         if candidate is not None and candidate.candidacy is not None and candidate.candidacy.config is not None:
             self.discard("another file was applied")  # the candidate's would take this one back
@@ -229,46 +236,34 @@ class Publisher:
         )
         config_history.add(cursor, entry)
 
-    def fail(
-        self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError, apply: Apply | None = None
-    ) -> None:
+    def fail(self, request: SwapRequest, error: TurnoutError) -> None:
         """Record that a swap failed, or was rejected by a guard; the published generation stays."""
-        plan, number = decision.plan.describe(), self.number
+        plan, number = request.plan.describe(), self.number
         outcome = Outcome.REJECTED if error.code == GUARD_BROKEN else Outcome.FAILED
         said = "was rejected" if outcome is Outcome.REJECTED else "failed"
         self._say("ERROR", f"the swap to {plan} {said}: {error}; generation {number} stays published")
-        self._end_swap(messages, decision, Reply(outcome, str(error), number, error, _report(apply)))
+        self._end_swap(request, Reply(outcome, str(error), number, error, request.report))
 
-    def cancel(
-        self,
-        messages: Sequence[QueuedMessage],
-        decision: Decision,
-        ended_by: Mapping[QueuedMessage, Verdict],
-        apply: Apply | None = None,
-    ) -> None:
+    def cancel(self, request: SwapRequest, ended_by: Mapping[QueuedMessage, Verdict]) -> None:
         """Record that a swap was cancelled, with the outcomes of the messages that ended it."""
-        plan, number = decision.plan.describe(), self.number
+        plan, number = request.plan.describe(), self.number
         by = next(message for message, verdict in ended_by.items() if verdict.outcome is not Outcome.REJECTED)
         ended_by = {message: verdict for message, verdict in ended_by.items() if verdict.outcome is not None}
         text = f"cancelled by {by.record.requester}"
         self._say("INFO", f"the swap to {plan} was {text}; generation {number} stays published")
-        self._end_swap(messages, decision, Reply(Outcome.CANCELLED, text, number, report=_report(apply)), ended_by)
+        self._end_swap(request, Reply(Outcome.CANCELLED, text, number, report=request.report), ended_by)
 
     def _end_swap(
-        self,
-        messages: Sequence[QueuedMessage],
-        decision: Decision,
-        answer: Reply,
-        ended_by: Mapping[QueuedMessage, Verdict] = MappingProxyType({}),
+        self, request: SwapRequest, answer: Reply, ended_by: Mapping[QueuedMessage, Verdict] = MappingProxyType({})
     ) -> None:
         """Write the outcomes of a swap that published nothing, and its row of the history."""
         self.set_state(SwapState.LIVE)
         result: dict[str, Any] = {"generation": self.number, "outcome": answer.outcome.value, "detail": answer.detail}
-        swap = self._swap(decision.plan, messages[decision.asker or 0], **result)
-        answers = [*self._answers(decision, answer), *map(self._answer, ended_by.values())]
+        swap = self._swap(request.plan, request.asker, **result)
+        answers = [*self._answers(request, answer), *map(self._answer, ended_by.values())]
         with self._ledger.database.write() as cursor:
             self._ledger.add_swap(cursor, swap)
-            decided = self._queue.write_outcomes(cursor, [*messages, *ended_by], answers)
+            decided = self._queue.write_outcomes(cursor, [*request.messages, *ended_by], answers)
         self._queue.announce(decided)
 
     def unchanged(self, messages: Sequence[QueuedMessage], verdicts: Sequence[Verdict]) -> None:
@@ -283,9 +278,9 @@ class Publisher:
             decided = self._queue.write_outcomes(cursor, messages, [self._answer(verdict) for verdict in verdicts])
         self._queue.announce(decided)
 
-    def _answers(self, decision: Decision, built: Reply) -> list[Reply]:
+    def _answers(self, request: SwapRequest, built: Reply) -> list[Reply]:
         """An answer for each message: `built` for those whose outcome the build decides."""
-        return [built if verdict.outcome is None else self._answer(verdict) for verdict in decision.verdicts]
+        return [built if verdict.outcome is None else self._answer(verdict) for verdict in request.decision.verdicts]
 
     def _answer(self, verdict: Verdict) -> Reply:
         assert verdict.outcome is not None
@@ -315,10 +310,6 @@ def _result(generation: Generation, outcome: Outcome, *details: str) -> dict[str
         "detail": "; ".join(filter(None, details)),
         "sources": json.dumps(origins_json(generation.origins)),
     }
-
-
-def _report(apply: Apply | None) -> dict[str, Any] | None:
-    return None if apply is None else {"changes": as_json(apply.changes)}
 
 
 def _now() -> str:

@@ -18,15 +18,14 @@ from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, Effect, SwapState, Verdict, decide, interrupt, replay
 from turnout.plan.times import now_milliseconds
 from turnout.spark.jvm.engine import is_gone
-from turnout.store.config_history import as_json
 from turnout.store.database import is_store_failure
-from turnout.swap.applies import Apply, apply_of
+from turnout.swap.applies import apply_of
 from turnout.swap.builder import Builder, Cancelled
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.generations import Generation
 from turnout.swap.health import Say
 from turnout.swap.lifecycle import Lifecycle
-from turnout.swap.publisher import GUARD_BROKEN, Publisher
+from turnout.swap.publisher import GUARD_BROKEN, Publisher, SwapRequest
 
 _LOGGED_CHARS = 500
 _NO_CHANGE = Verdict(Outcome.UNCHANGED, "no change")
@@ -68,7 +67,7 @@ class Swaps:
                 self._reject(messages[decision.asker], error)
                 return
             generation = self._builder.build(decision.plan, decision.read, first=True, check=check)
-        self._publisher.publish(generation, messages, decision, Outcome.APPLIED)
+        self._publisher.publish(generation, SwapRequest(messages, decision), Outcome.APPLIED)
 
     def _expired(self, messages: Sequence[QueuedMessage], made: int, asked: int) -> bool:
         """Whether a message came when the time of the candidate that another had asked for was over."""
@@ -89,24 +88,25 @@ class Swaps:
         waiting = self._queue.waiting()
         decision = decide([message.parsed for message in waiting], self._publisher.standing)
         messages = waiting[: len(decision.verdicts)]
+        request = SwapRequest(messages, decision)
         self._log(dict(zip(messages, decision.verdicts, strict=True)))
         if decision.effect is Effect.NONE:
             self._publisher.unchanged(messages, decision.verdicts)
         elif decision.effect is Effect.DRY_RUN:
-            self._dry_run(messages[0], decision)
+            self._dry_run(request)
         else:
             with about(request_id=messages[decision.asker or 0].request_id):
                 if decision.effect is Effect.ROLLBACK:
-                    self._rollback(messages, decision)
+                    self._rollback(request)
                 elif decision.effect is Effect.APPLY:
                     self._apply(messages[0], decision)
                 elif decision.effect is Effect.PUBLISH:
-                    self._publish_candidate(messages[0], decision)
+                    self._publish_candidate(request)
                 elif decision.effect is Effect.DISCARD:
                     self._publisher.discard(f"discarded by {messages[0].record.requester}", messages[0])
                 else:
                     candidate = decision.effect is Effect.CANDIDATE
-                    self._swap(messages, decision, Outcome.CANDIDATE if candidate else Outcome.APPLIED)
+                    self._swap(request, Outcome.CANDIDATE if candidate else Outcome.APPLIED)
 
     def _log(self, decided: Mapping[QueuedMessage, Verdict]) -> None:
         for message, verdict in decided.items():
@@ -135,98 +135,74 @@ class Swaps:
 
     def _reject(self, message: QueuedMessage, error: TurnoutError, report: Mapping[str, Any] | None = None) -> None:
         """Put a rejection in the place of a message; the queue is then decided without it."""
-        message.parsed = ControlRejected(
-            error.message,
-            error.hint,
-            code=error.code,
-            status=error.status,
-            request_id=message.request_id,
-            report=report,
-        )
+        message.parsed = ControlRejected(error.message, error.hint, code=error.code, status=error.status, report=report)
 
     def _apply(self, message: QueuedMessage, decision: Decision) -> None:
         """Put another configuration in force: at once, or with a generation that is built by it."""
         assert isinstance(message.parsed, ApplyRequest)
+        dry_run = message.parsed.dry_run
         try:
             apply = apply_of(self._configuration, message.parsed, self._publisher.plan)
-            dry_run = message.parsed.dry_run
-            if not self._topics_can_be(message, decision, apply, dry_run=dry_run):
-                return
-            if dry_run:
-                self._dry_apply(message, apply)
-            elif not apply.changes:
-                self._publisher.unchanged([message], [_NO_CHANGE])
-            elif apply.builds:
-                self._swap([message], replace(decision, plan=apply.plan), Outcome.APPLIED, apply)
-            else:
-                self._publisher.adopt(message, apply)
         except ControlRejected as error:
             message.parsed = error
-
-    def _topics_can_be(self, message: QueuedMessage, decision: Decision, apply: Apply, *, dry_run: bool) -> bool:
-        """Whether the topics of new sinks and alerts are there; else the message is rejected, or has failed."""
+            return
+        request = SwapRequest([message], replace(decision, plan=apply.plan), apply)
         try:
             self._builder.check_written(self._configuration.settings.written_topics, apply.settings.written_topics)
         except TurnoutError as error:
             if dry_run:
-                self._reject(message, error, {"changes": as_json(apply.changes)})
+                self._reject(message, error, apply.report)
             else:
-                self._turn_down([message], replace(decision, plan=apply.plan), error, apply)
-            return False
-        return True
-
-    def _turn_down(
-        self, messages: Sequence[QueuedMessage], decision: Decision, error: TurnoutError, apply: Apply | None
-    ) -> None:
-        """Let a swap fail for a reason that may be gone in a moment; else reject the message that asked for it."""
-        assert decision.asker is not None
-        if _is_temporary(error):
-            self._publisher.fail(messages, decision, error, apply)
+                self._turn_down(request, error)
+            return
+        if dry_run:
+            self._dry_run(request)
+        elif not apply.changes:
+            self._publisher.unchanged([message], [_NO_CHANGE])
+        elif apply.builds:
+            self._swap(request, Outcome.APPLIED)
         else:
-            report = {"changes": as_json(apply.changes)} if apply else None
-            self._reject(messages[decision.asker], error, report)
+            self._publisher.adopt(message, apply)
 
-    def _dry_apply(self, message: QueuedMessage, apply: Apply) -> None:
-        """Report what an apply would do."""
-        report: dict[str, Any] = {"changes": as_json(apply.changes)}
-        if apply.builds:
-            try:
-                self._builder.validate(apply.plan)
-                report |= self._builder.estimate(apply.plan)
-            except TurnoutError as error:
-                if is_gone(error):
-                    raise
-                self._reject(message, error, report)
-                return
-        self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
+    def _turn_down(self, request: SwapRequest, error: TurnoutError) -> None:
+        """Let a swap fail for a reason that may be gone in a moment; else reject the message that asked for it."""
+        assert request.asker is not None
+        if _is_temporary(error):
+            self._publisher.fail(request, error)
+        else:
+            self._reject(request.asker, error, request.report)
 
-    def _dry_run(self, message: QueuedMessage, decision: Decision) -> None:
-        """Report what a build would do."""
-        plan = decision.plan
+    def _dry_run(self, request: SwapRequest) -> None:
+        """Report what a build or an apply would do."""
+        message, plan, apply = request.messages[0], request.plan, request.apply
+        report = apply.report if apply else {}
         changes = plan != self._publisher.plan
         try:
-            report = self._builder.dry_run(plan, decision.read, changes=changes)
+            if apply is None:
+                report = self._builder.dry_run(plan, request.decision.read, changes=changes)
+                self._say("INFO", f"dry run: {plan.describe()} would be {'built' if changes else 'no change'}")
+            elif apply.builds:
+                self._builder.validate(plan)
+                report |= self._builder.estimate(plan)
         except TurnoutError as error:
             if is_gone(error):
                 raise
-            self._reject(message, error)
-            return
-        self._say("INFO", f"dry run: {plan.describe()} would be {'built' if changes else 'no change'}")
-        self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
+            self._reject(message, error, report if apply else None)
+        else:
+            self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
 
-    def _rollback(self, messages: Sequence[QueuedMessage], decision: Decision) -> None:
+    def _rollback(self, request: SwapRequest) -> None:
         """Return to the previous plan: at once while its generation lingers, else by a build."""
-        plan = decision.plan
+        plan = request.plan
         if error := self._fault_of(plan):
-            self._reject(messages[0], error)
+            self._reject(request.messages[0], error)
             return
         lingering = [g for g in self._lifecycle.lingering if g.plan == plan and g.query is not None and g.query.running]
         if not lingering:
-            self._swap(messages, decision, Outcome.ROLLED_BACK)
+            self._swap(request, Outcome.ROLLED_BACK)
             return
         generation = max(lingering, key=lambda g: g.number)
-        generation.build_seconds = generation.catch_up_seconds = 0.0  # this time it took none
-        self._publisher.publish(generation, messages, decision, Outcome.ROLLED_BACK)
+        self._publisher.publish(generation, request, Outcome.ROLLED_BACK)
 
     def _fault_of(self, plan: Plan) -> TurnoutError | None:
         """Why a plan of before cannot be published any more: the rules or the file have changed since."""
@@ -239,14 +215,15 @@ class Swaps:
             return TurnoutError("config_invalid", error.message, "apply a file instead")
         return None
 
-    def _publish_candidate(self, message: QueuedMessage, decision: Decision) -> None:
+    def _publish_candidate(self, request: SwapRequest) -> None:
         """Publish the candidate at once, with the file that it was built by, if an apply made it."""
         candidate = self._lifecycle.candidate
         assert candidate is not None and candidate.candidacy is not None
-        config, apply = candidate.candidacy.config, None
+        [message], config = request.messages, candidate.candidacy.config
         try:
             if config is not None:
                 apply = apply_of(self._configuration, ApplyRequest(config), self._publisher.plan)
+                request = replace(request, apply=apply)
             elif fault := self._fault_of(candidate.plan):
                 raise fault
         except TurnoutError as error:
@@ -254,27 +231,21 @@ class Swaps:
             return
         broken = self._broken_guards(message, candidate)
         if broken:
-            self._publisher.fail([message], decision, _guard_broken(broken), apply)
+            self._publisher.fail(request, _guard_broken(broken))
         else:
-            self._publish(candidate, [message], decision, apply)
+            self._publish(candidate, request)
 
-    def _broken_guards(self, asker: QueuedMessage, generation: Generation) -> list[BrokenGuard]:
+    def _broken_guards(self, asker: QueuedMessage | None, generation: Generation) -> list[BrokenGuard]:
         """The guards that a generation breaks, unless the message passes over them."""
         live = self._lifecycle.live
         return [] if live is None or _forces(asker) else self._builder.broken_guards(live, generation)
 
-    def _publish(
-        self,
-        generation: Generation,
-        messages: Sequence[QueuedMessage],
-        decision: Decision,
-        apply: Apply | None = None,
-    ) -> None:
+    def _publish(self, generation: Generation, request: SwapRequest) -> None:
         """Publish a generation that breaks no guard, and have it watched if that is configured."""
         old = self._lifecycle.live
-        self._publisher.publish(generation, messages, decision, Outcome.APPLIED, apply)
+        self._publisher.publish(generation, request, Outcome.APPLIED)
         guards = self._configuration.settings.swap.guards
-        if guards is not None and guards.watch and not _forces(messages[decision.asker or 0]):
+        if guards is not None and guards.watch and not _forces(request.asker):
             self._lifecycle.watched = old
 
     def watch(self) -> None:
@@ -283,30 +254,23 @@ class Swaps:
         if old is None or live is None or not (broken := self._builder.broken_guards(old, live)):
             return
         why = f"generation {live.number} breaks guards: {'; '.join(map(str, broken))}"
-        old.build_seconds = old.catch_up_seconds = 0.0  # this time it took none
         self._say("ERROR", f"{why}; generation {old.number} is published again")
-        self._publisher.publish(old, (), Decision((), old.plan), Outcome.ROLLED_BACK, why=why)
+        self._publisher.publish(old, SwapRequest((), Decision((), old.plan)), Outcome.ROLLED_BACK, why)
 
-    def _swap(
-        self,
-        messages: Sequence[QueuedMessage],
-        decision: Decision,
-        outcome: Outcome,
-        apply: Apply | None = None,
-    ) -> None:
+    def _swap(self, request: SwapRequest, outcome: Outcome) -> None:
         """Build the plan beside the published generation, and publish it, or keep it as the candidate.
 
         A failure changes nothing.
         """
-        plan, validated = decision.plan, False
-        check = partial(self._check, len(messages), plan, publishes=outcome is not Outcome.CANDIDATE)
+        plan, validated = request.plan, False
+        check = partial(self._check, len(request.messages), plan, publishes=outcome is not Outcome.CANDIDATE)
         broken: list[BrokenGuard] = []
         guards = self._configuration.settings.swap.guards
         refuses = guards is not None and guards.on_break is OnBreak.REJECT and outcome is not Outcome.CANDIDATE
 
         def guard(generation: Generation) -> None:
             if outcome is not Outcome.ROLLED_BACK:
-                broken.extend(self._broken_guards(messages[decision.asker or 0], generation))
+                broken.extend(self._broken_guards(request.asker, generation))
             if broken and refuses:
                 raise _guard_broken(broken)
 
@@ -316,25 +280,25 @@ class Swaps:
                 check()
                 self._builder.validate(plan, check)
                 validated = True
-                generation = self._builder.build(plan, decision.read, first=False, check=check, guard=guard)
+                generation = self._builder.build(plan, request.decision.read, first=False, check=check, guard=guard)
         except BuildEnded as ended:
-            self._publisher.cancel(messages, decision, ended.by, apply)
+            self._publisher.cancel(request, ended.by)
         except TurnoutError as error:
             if not validated:
                 self._publisher.set_state(SwapState.LIVE)
             if is_store_failure(error):
                 raise
             if validated:
-                self._publisher.fail(messages, decision, error, apply)
+                self._publisher.fail(request, error)
             else:
-                self._turn_down(messages, decision, error, apply)
+                self._turn_down(request, error)
         else:
             if broken or outcome is Outcome.CANDIDATE:
-                self._publisher.keep_candidate(generation, messages, decision, apply, broken)
+                self._publisher.keep_candidate(generation, request, broken)
             elif outcome is Outcome.ROLLED_BACK:
-                self._publisher.publish(generation, messages, decision, outcome, apply)
+                self._publisher.publish(generation, request, outcome)
             else:
-                self._publish(generation, messages, decision, apply)
+                self._publish(generation, request)
 
     def _check(self, building: int, plan: Plan, *, publishes: bool = True) -> None:
         """Decide cancels and a rollback that wait behind the first `building` messages, whose plan is built.
@@ -352,8 +316,9 @@ class Swaps:
             self._publisher.unchanged(list(decided), list(decided.values()))
 
 
-def _forces(message: QueuedMessage) -> bool:
-    return isinstance(message.parsed, ControlMessage | ApplyRequest) and message.parsed.force
+def _forces(message: QueuedMessage | None) -> bool:
+    parsed = message.parsed if message else None
+    return isinstance(parsed, ControlMessage | ApplyRequest) and parsed.force
 
 
 def _guard_broken(broken: Sequence[BrokenGuard]) -> TurnoutError:

@@ -1,4 +1,4 @@
-"""How the alerts of a configuration must fit the rest of it: table, condition, and where events go."""
+"""How sinks and alerts must fit the rest of a configuration: tables, conditions, topics, formats and targets."""
 
 from __future__ import annotations
 
@@ -8,16 +8,57 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from turnout.config.config_errors import Faults, SettingPath
-from turnout.config.settings import AlertSettings, Settings, TargetSettings
+from turnout.config.settings import AlertSettings, Format, Settings, SinkSettings, TargetSettings
 from turnout.config.tables import first_plan, layout_of
 from turnout.config.topic_rules import INTERNAL
 from turnout.errors import TurnoutError
 from turnout.plan.nearest import did_you_mean
 from turnout.plan.where import compile_where, parse_terms
 
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[ -~]*")
 _OWN_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection")
+
+
+def sink_faults(
+    sinks: Mapping[str, SinkSettings],
+    tables: Mapping[str, Collection[str]],
+    used: Mapping[str, str],
+    *,
+    has_registry: bool,
+) -> Faults:
+    """`tables` are those of sources and views, with their columns; `used` topics have another use, which is named."""
+    written = dict(used)
+    for name, sink in sinks.items():
+        yield from _table_faults(("sinks", name), sink.table, tables)
+        yield from _topic_faults(("sinks", name), sink.topic, written, "each sink needs its own topic")
+        written.setdefault(sink.topic, f"sinks.{name}.topic")
+        yield from _sink_format(name, sink, tables.get(sink.table, ()), has_registry=has_registry)
+
+
+def _sink_format(name: str, sink: SinkSettings, columns: Collection[str], *, has_registry: bool) -> Faults:
+    path = ("sinks", name, "format")
+    if sink.format is Format.PROTOBUF:
+        yield path, "a sink cannot write protobuf; use json or avro"
+    elif sink.format is Format.AVRO:
+        if not has_registry:
+            yield path, "avro needs a registry for its schema; add schema_registry: {url: ...}, or use json"
+        if odd := [column for column in columns if not _AVRO_NAME.fullmatch(column)]:
+            yield path, f"column {odd[0]!r} cannot be a name in Avro (letters, digits and _); rename it, or use json"
+
+
+def _table_faults(path: SettingPath, table: str, tables: Collection[str]) -> Faults:
+    if table not in tables:
+        fix = did_you_mean(table, list(tables))
+        yield (*path, "table"), f"no table '{table}' of a source or a view (has: {', '.join(tables)}); {fix}"
+
+
+def _topic_faults(path: SettingPath, topic: str, used: Mapping[str, str], remedy: str) -> Faults:
+    if topic.startswith(INTERNAL):
+        yield (*path, "topic"), f"'{topic}' is one of Kafka's own; choose another topic"
+    elif topic in used:
+        yield (*path, "topic"), f"'{topic}' is {used[topic]} too; {remedy}"
 
 
 def alert_faults(
@@ -29,10 +70,7 @@ def alert_faults(
     """The faults of alerts; `used` topics have another use, which is named, and `wrong` settings are told already."""
     for name, alert in alerts.items():
         path: SettingPath = ("alerts", name)
-        if alert.table not in tables:
-            fix = did_you_mean(alert.table, list(tables))
-            text = f"no table '{alert.table}' of a source or a view (has: {', '.join(tables)}); {fix}"
-            yield (*path, "table"), text
+        yield from _table_faults(path, alert.table, tables)
         try:
             parse_terms(alert.where)
         except TurnoutError as error:
@@ -77,11 +115,7 @@ def _target_faults(path: SettingPath, to: TargetSettings, used: Mapping[str, str
     if len(given) != 1:
         got = f"got {' and '.join(given)}" if given else "there is none"
         yield path, f"must be one of webhook, topic and log, {got}; choose one"
-    topic = to.topic or ""
-    if topic.startswith(INTERNAL):
-        yield (*path, "topic"), f"'{topic}' is one of Kafka's own; choose another topic"
-    elif topic in used:
-        yield (*path, "topic"), f"'{topic}' is {used[topic]} too; choose another topic"
+    yield from _topic_faults(path, to.topic or "", used, "choose another topic")
     if to.webhook is None:
         for name in ("headers", "private"):
             if getattr(to, name):
