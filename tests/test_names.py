@@ -60,9 +60,9 @@ ELSEWHERE = {
     "live/test_sources.py": "spark/read/live",
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",
     "live/test_row_files.py": "spark/jvm/checkpoints",
-    "live/test_three_sources.py": "spark/views/own_sql store/views/own_sql",
+    "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",
-    "live/test_chains.py": "plan/chains store/views/chain_steps store/views/chain_trace store/views/chained",
+    "live/test_chains.py": "plan/chains store/views/chain_trace store/views/chained",
     # The server over real sockets.
     # People of an identity provider.
     "live/test_login.py": "issuer/provider serve/login_api",

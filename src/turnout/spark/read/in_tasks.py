@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import astuple
+from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
@@ -21,7 +22,7 @@ from turnout.plan import offsets, times
 from turnout.plan.offsets import Offsets
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.spark.jvm.cluster import runs_here
-from turnout.spark.jvm.session import pool, scratch
+from turnout.spark.jvm.session import scratch
 from turnout.spark.read import task
 from turnout.spark.read.task import Range, TaskResult
 from turnout_client import arrow_columns, column_types, iso_times
@@ -32,8 +33,8 @@ TASK_RECORDS = 125_000
 SMALLEST_TASK = 5_000
 """A task reads at least so many records, if there are."""
 
-_ONE_BATCH = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
-"""A fetch brings one batch, which may be much when it is unpacked; the next comes when that is taken."""
+ONE_BATCH = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
+"""With care: a fetch brings one batch, which may be much when it is unpacked; the next comes when that is taken."""
 
 _NUMBERS = itertools.count()
 
@@ -44,65 +45,47 @@ def carry_code() -> None:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskReader:
-    """Reads any range, by librdkafka in Spark's tasks. Its jobs have the tag and the pool `name`."""
+def read_in_tasks(
+    session: SparkSession,
+    name: str,
+    decoder: RecordDecoder,
+    properties: Mapping[str, Any],
+    start: Offsets,
+    end: Offsets,
+) -> Decoded:
+    """Read the partitions of `start`, from there to `end`; TurnoutError where Kafka does not give them.
 
-    session: SparkSession
-    name: str
-    decoder: RecordDecoder
-    properties: Callable[[], Mapping[str, Any]]
-    careful: bool = False
-    """Whether a fetch brings one batch only."""
-
-    def __post_init__(self) -> None:
-        if not runs_here(self.session):
-            carry_code()
-
-    def read(self, start: Offsets, end: Offsets) -> Decoded:
-        """Read the partitions of `start`, from there to `end`; TurnoutError where Kafka does not give them."""
-        ranges = split(self.decoder.topics, start, end, self.cores)
-        if not ranges:
-            return Decoded({})
-        with self._folder() as folder:
-            properties = {**self.properties(), **(_ONE_BATCH if self.careful else {})}
-            job = task.task(properties, self.decoder.for_workers(), folder, self.decoder.largest_bytes)
-            self.session.sparkContext.addJobTag(self.name)
-            with pool(self.session, self.name):
-                plain = self.session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges))
-                results = [TaskResult(*fields) for fields in plain.mapPartitions(job).collect()]
-            return self._decoded(results)
-
-    def _decoded(self, results: Sequence[TaskResult]) -> Decoded:
-        errors = dict.fromkeys(one.error for one in results if one.error is not None)
-        if errors:
-            raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
+    `name` is in the name of the folder for rows. Workers that are elsewhere get the code, and have no such folder.
+    """
+    here = runs_here(session)
+    if not here:
+        carry_code()
+    ranges = split(decoder.topics, start, end, int(session.sparkContext.defaultParallelism))
+    if not ranges:
+        return Decoded({})
+    with _folder(scratch(session) / f"bulk-{name}-{next(_NUMBERS)}") if here else nullcontext() as folder:
+        job = task.task(properties, decoder.for_workers(), folder, decoder.largest_bytes)
+        plain = session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges))
         # A file can be removed once it is mapped: its rows stay as long as somebody has them.
-        parts = [read_file(one.file or one.data or b"") for one in results]
-        return self.decoder.complete(merge(parts))
+        return decoder.complete(merge(decoded_parts([TaskResult(*one) for one in plain.mapPartitions(job).collect()])))
 
-    @contextlib.contextmanager
-    def _folder(self) -> Iterator[str | None]:
-        """Give a folder that tasks see too, for a block; None where they are on other machines."""
-        if not runs_here(self.session):
-            yield None
-            return
-        folder = scratch(self.session) / f"bulk-{self.name}-{next(_NUMBERS)}"
-        folder.mkdir(parents=True)
-        try:
-            yield str(folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
-    @property
-    def cores(self) -> int:
-        """How many tasks can run at once now."""
-        return int(self.session.sparkContext.defaultParallelism)
+def decoded_parts(results: Sequence[TaskResult]) -> list[Decoded]:
+    """The rows that tasks left; TurnoutError where one of them could not read."""
+    errors = dict.fromkeys(one.error for one in results if one.error is not None)
+    if errors:
+        raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
+    return [read_file(one.file or one.data or b"") for one in results]
 
-    def cancel(self) -> None:
-        """End the jobs that read."""
-        with contextlib.suppress(Exception):  # a JVM that is gone has no jobs
-            self.session.sparkContext.cancelJobsWithTag(self.name)
+
+@contextmanager
+def _folder(folder: Path) -> Iterator[str]:
+    """Make a folder for a block."""
+    folder.mkdir(parents=True)
+    try:
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int) -> list[Range]:

@@ -1,4 +1,4 @@
-"""The one place that decides how records come in. Each way is a `Reader`: a range of offsets -> decoded rows.
+"""The one place that decides how records come in. Each way is a function: a range of offsets -> decoded rows.
 
 | way | when | why |
 |---|---|---|
@@ -10,23 +10,25 @@ worker: 9.1 instead of 9.9 processor seconds, and 200 MB less. (With workers tha
 | `TASKS`: librdkafka in Spark's tasks | more records, and each range that the JVM cannot carry or must not see | 2 us \
 a record, on all cores. No record passes the JVM: so any timestamp comes as it is, and no batch can end it. |
 
-A reader that cannot give all records of a range as they are gives None; then tasks read them.
+A way that cannot give all records of a range as they are gives None; then tasks read them.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from turnout.decode.shape import Decoded
 from turnout.plan.offsets import Offsets
 from turnout.schemas.record_decoder import RecordDecoder
-from turnout.spark.read.in_tasks import TaskReader
-from turnout.spark.read.through_jvm import SourceReader, StreamReader
+from turnout.spark.jvm.session import pool
+from turnout.spark.read.in_tasks import ONE_BATCH, read_in_tasks
+from turnout.spark.read.through_jvm import read_batch, read_source
 
 FEW_RECORDS = 20_000
 MANY_RECORDS = 40_000
@@ -34,14 +36,6 @@ MANY_RECORDS = 40_000
 STEADY_RECORDS = 8_000
 """After a batch of more than this, the next one is read by tasks from this size on: their workers run by then, or soon
 pay for their start."""
-
-
-class Reader(Protocol):
-    """One way to read."""
-
-    def read(self, start: Offsets, end: Offsets) -> Decoded | None:
-        """Read the partitions of `start`, from there to `end`; None where some record does not come as it is."""
-        ...
 
 
 class Way(Enum):
@@ -93,23 +87,25 @@ class KafkaReaders:
         if not records:
             return Decoded({})
         way = choose(records, streamed=batch is not None, before=before, careful=self.careful)
-        reader: Reader | None = None
         if way is Way.STREAM and batch is not None:
-            reader = StreamReader(batch.coalesce(1) if records <= FEW_RECORDS else batch, self.decoder)
-        elif way is Way.SOURCE:
-            reader = SourceReader(self.session, self.name, self.decoder, self.options)
-        decoded = reader.read(start, end) if reader is not None else None
-        return self._tasks.read(start, end) if decoded is None else decoded
-
-    @property
-    def _tasks(self) -> TaskReader:
-        return TaskReader(self.session, self.name, self.decoder, self.properties, self.careful)
+            decoded = read_batch(batch.coalesce(1) if records <= FEW_RECORDS else batch, self.decoder, start)
+            if decoded is not None:
+                return decoded
+        self.session.sparkContext.addJobTag(self.name)
+        with pool(self.session, self.name):
+            if way is Way.SOURCE:
+                decoded = read_source(self.session, self.options, self.decoder, start, end)
+                if decoded is not None:
+                    return decoded
+            properties = {**self.properties(), **(ONE_BATCH if self.careful else {})}
+            return read_in_tasks(self.session, self.name, self.decoder, properties, start, end)
 
     @property
     def cores(self) -> int:
         """How many tasks can run at once now."""
-        return self._tasks.cores
+        return int(self.session.sparkContext.defaultParallelism)
 
     def cancel(self) -> None:
         """End the jobs that read."""
-        self._tasks.cancel()
+        with contextlib.suppress(Exception):  # a JVM that is gone has no jobs
+            self.session.sparkContext.cancelJobsWithTag(self.name)

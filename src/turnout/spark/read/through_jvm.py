@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +16,6 @@ from turnout.decode.shape import RAW, Decoded
 from turnout.plan.offsets import OFFSET_BITS, Offsets
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.spark.jvm.java_errors import is_disconnected
-from turnout.spark.jvm.session import pool
 
 # Spark turns Kafka's milliseconds into microseconds, of which the calendar before 1582 is another.
 _LEAST_MILLISECONDS = -12_219_292_800_000 + 20 * 86_400_000
@@ -70,16 +68,10 @@ def _collected(frame: DataFrame) -> pa.Table | None:
     return records.cast(RAW)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamReader:
-    """Reads the range of one batch of the stream, of which Spark gives the `frame`."""
-
-    frame: DataFrame
-    decoder: RecordDecoder
-
-    def read(self, start: Offsets, end: Offsets) -> Decoded | None:
-        records = _collected(self.frame)
-        return None if records is None else self.decoder.decode(unread(records, self.decoder.topics, start))
+def read_batch(frame: DataFrame, decoder: RecordDecoder, start: Offsets) -> Decoded | None:
+    """Read the batch of the stream that Spark gives as a frame; None where some record does not come as it is."""
+    records = _collected(frame)
+    return None if records is None else decoder.decode(unread(records, decoder.topics, start))
 
 
 def unread(records: pa.Table, topics: Sequence[str], start: Offsets) -> pa.Table:
@@ -97,35 +89,33 @@ def unread(records: pa.Table, topics: Sequence[str], start: Offsets) -> pa.Table
     return records
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReader:
-    """Reads any range, by Spark's batch source for Kafka, in one task."""
+def read_source(
+    session: SparkSession,
+    options: Callable[[], Mapping[str, str]],
+    decoder: RecordDecoder,
+    start: Offsets,
+    end: Offsets,
+) -> Decoded | None:
+    """Read the partitions of `start`, from there to `end`, by Spark's batch source for Kafka, in one task.
 
-    session: SparkSession
-    name: str
-    decoder: RecordDecoder
-    options: Callable[[], Mapping[str, str]]
-
-    def read(self, start: Offsets, end: Offsets) -> Decoded | None:
-        """Read a range; None also where Spark fails, as for a topic that is deleted meanwhile."""
-        partitions: dict[str, list[int]] = {}
-        for topic, partition in sorted(start.next):
-            partitions.setdefault(topic, []).append(partition)
-        self.session.sparkContext.addJobTag(self.name)
-        try:
-            with pool(self.session, self.name):
-                frame = (
-                    self.session.read.format("kafka")
-                    .options(**FETCH)
-                    .options(**self.options())
-                    .option("assign", json.dumps(partitions))
-                    .option("startingOffsets", start.to_json())
-                    .option("endingOffsets", Offsets({place: end.next[place] for place in start.next}).to_json())
-                    .load()
-                )
-                records = _collected(raw_records(frame, self.decoder.topics).coalesce(1))
-        except Exception as error:
-            if is_disconnected(error):
-                raise
-            return None
-        return None if records is None else self.decoder.decode(records)
+    None where some record does not come as it is, and where Spark fails, as for a topic that is deleted meanwhile.
+    """
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in sorted(start.next):
+        partitions.setdefault(topic, []).append(partition)
+    try:
+        frame = (
+            session.read.format("kafka")
+            .options(**FETCH)
+            .options(**options())
+            .option("assign", json.dumps(partitions))
+            .option("startingOffsets", start.to_json())
+            .option("endingOffsets", Offsets({place: end.next[place] for place in start.next}).to_json())
+            .load()
+        )
+        records = _collected(raw_records(frame, decoder.topics).coalesce(1))
+    except Exception as error:
+        if is_disconnected(error):
+            raise
+        return None
+    return None if records is None else decoder.decode(records)

@@ -233,14 +233,12 @@ class ChainTrace:
             found.append(rows if step.pairs else newest_of(rows, step.right_on))
         return found
 
-    def relations(self) -> dict[str, str]:
-        """The rows of `rows` as relations, for many; of right rows all, of which `needed_rights` tells those needed."""
+    def roots(self, left: str) -> str:
+        """The left rows of `rows` as a relation, for many; `left` is that of all."""
         ids = np.concatenate([self.traced, self._came])
         self._cursor.register(_IDS, {"_id": ids})
         self._cursor.execute(f"CREATE OR REPLACE TEMP TABLE _chain_roots AS SELECT _id FROM {_IDS}").fetchall()
-        every = whole_relations(self._view, self._table)
-        every[self._view.left.source] = f"(FROM {every[self._view.left.source]} WHERE _id IN (FROM _chain_roots))"
-        return every
+        return f"(FROM {left} WHERE _id IN (FROM _chain_roots))"
 
     def needed_rights(self, number: int) -> str:
         """The condition of right rows that a step needs, by their `_hash`: its left rows are in `_chain_left`."""
@@ -284,12 +282,3 @@ def _columns(source: SourceTable, used: Sequence[str] | None) -> str:
 
 def _union(hashes: Sequence[Hashes]) -> Hashes:
     return np.unique(np.concatenate([_NO_HASHES, *hashes]))
-
-
-def whole_relations(view: ChainView, table: Callable[[str], str]) -> dict[str, str]:
-    """All shown rows of each source, as relations."""
-    return {
-        source.source: f"(SELECT {_columns(source, None)} FROM {table(source.table)}"
-        + (" WHERE _shown)" if source.latest else ")")
-        for source in view.sources
-    }
