@@ -48,14 +48,11 @@ ELSEWHERE = {
     "test_records.py": "store/outgoing",
     "test_watched_rows.py": "alert/events",
     "live/test_alert_targets.py": "alert/deliverer alert/targets serve/alert_api",
-    "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_reader sink/topic_state "
-    "sink/topic_writer sink/avro_values store/outgoing",
+    "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_state sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_explainer.py": "cli/why",
     "live/test_formats.py": "schemas/record_decoder",
-    "live/test_bulk.py": "spark/read/in_tasks",
     "live/test_inbox.py": "kafka/acknowledgements",
-    "test_readers.py": "spark/read/through_jvm",
     "live/test_swaps.py": "kafka/lag spark/jvm/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",

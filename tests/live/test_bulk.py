@@ -89,7 +89,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of partitions are split among tasks."""
     for name in ("SMALLEST_TASK", "TASK_RECORDS"):
-        monkeypatch.setattr(f"turnout.spark.read.in_tasks.{name}", 40)
+        monkeypatch.setattr(f"turnout.spark.read.readers.{name}", 40)
 
 
 @pytest.mark.usefixtures("small_tasks", "way")
@@ -184,7 +184,7 @@ def test_kafka_that_is_not_there_is_said(spark: SparkSession, tmp_path: Path, mo
 
 
 def test_error_of_a_task_is_that_of_the_read() -> None:
-    from turnout.spark.read.in_tasks import decoded_parts
+    from turnout.spark.read.readers import decoded_parts
     from turnout.spark.read.task import TaskResult
 
     with pytest.raises(TurnoutError, match="no right"):

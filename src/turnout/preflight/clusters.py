@@ -23,8 +23,7 @@ from turnout.preflight import Finding
 from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
 from turnout.schemas.source_schemas import Schemas
 from turnout.sink.failures import failure
-from turnout.sink.topic_reader import TopicReader, policy_complaint
-from turnout.sink.topic_writer import sink_id
+from turnout.sink.topic_channel import TopicReader, policy_complaint, sink_id
 
 SAMPLE_RECORDS = 100
 _REASONS_SHOWN = 3

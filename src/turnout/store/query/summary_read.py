@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from turnout.store.identity import ROW
 from turnout.store.query.summary import RECORD_TIME, Summary, bad
 from turnout.store.query.summary_merge import NUMBER, Merge, merged_together
 from turnout.store.query.summary_sql import RECORD_MS, SIGN, TOTAL, Statement, compile_summary
-from turnout.store.query.window_rows import wanted_columns
+from turnout.store.query.window_rows import SmallDatabase, wanted_columns
 from turnout.store.query.windows import Column, open_snapshot
 
 MAX_GROUPS = 100_000
@@ -126,14 +125,12 @@ def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
         return KeptGroups(summary, statement, columns, position, groups)
 
 
-class SummaryQueries(threading.local):
-    """Calculations on kept groups; a database for each thread, so that none waits."""
+class SummaryQueries(SmallDatabase):
+    """Calculations on kept groups."""
 
     @functools.cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """Made for the first summary of a thread: most threads never have one."""
-        connection = duckdb.connect(config={"threads": 1})
-        connection.execute("SET TimeZone = 'UTC'")
+        connection = super()._connection
         # Of few rows the planning takes longest, and these steps of it gain nothing there.
         connection.execute("SET disabled_optimizers = 'join_order,statistics_propagation,cte_inlining,common_subplan'")
         return connection

@@ -179,14 +179,19 @@ class Sifted:
         return replace(held, rows=rows) if rows.num_rows <= most else first(rows, most, held.total)
 
 
-class DeltaQueries(threading.local):
-    """Calculations on what changed: small inputs, so one core; a database for each thread, so that none waits."""
+class SmallDatabase(threading.local):
+    """A database in memory for small inputs, so on one core: one for each thread, so that none waits."""
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
+        """Made at its first use: most threads never need it."""
         connection = duckdb.connect(config={"threads": 1})
         connection.execute("SET TimeZone = 'UTC'")
         return connection
+
+
+class DeltaQueries(SmallDatabase):
+    """Calculations on what changed."""
 
     def change_set(self, delta: Delta, columns: Sequence[str]) -> tuple[pa.Table, pa.Table, list[str]]:
         """Rows to insert and to update, of the chosen columns and with their ids in the last; and ids to delete."""

@@ -159,10 +159,11 @@ def open_window(database: Readable, window: Window) -> Iterator[WindowResult]:
 def list_tables(database: Readable) -> list[TableInfo]:
     """All tables, by name."""
     with open_snapshot(database) as snapshot:
-        found = [(table, snapshot.count(table, "TRUE", [])) for table in map(snapshot.table, snapshot.names)]
         return [
-            TableInfo(table.name, chosen_columns(table), rows, table.generation, snapshot.version(table))
-            for table, rows in found
+            TableInfo(
+                table.name, chosen_columns(table), snapshot.count(table), table.generation, snapshot.version(table)
+            )
+            for table in map(snapshot.table, snapshot.names)
         ]
 
 
@@ -173,7 +174,7 @@ def count_rows(database: Readable, known: Mapping[str, Position]) -> dict[str, R
         counts = {}
         for table in tables:
             position = snapshot.position(table)
-            rows = None if known.get(table.name) == position else snapshot.count(table, "TRUE", [])
+            rows = None if known.get(table.name) == position else snapshot.count(table)
             counts[table.name] = RowCount(position, rows)
         return counts
 
@@ -327,7 +328,7 @@ class Snapshot:
         found: int | None = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchall()[0][0]
         return found
 
-    def count(self, table: StoredTable, condition: str, parameters: list[object]) -> int:
+    def count(self, table: StoredTable, condition: str = "TRUE", parameters: Sequence[object] = ()) -> int:
         return scalar(self._cursor, f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
 
     def select(self, table: StoredTable, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
