@@ -37,7 +37,7 @@ class ChainedRows(IdRows[ChainView]):
     def _trace(self) -> ChainTrace:
         """The rows that the batch changes; once the rows of all sources are stored."""
         if self._known_trace is None:
-            state, changes = self.state, [self.state.rows.change(source) for source in self.view.sources]
+            state, changes = self.state, [self.state.rows.of(source).change for source in self.view.sources]
             self._known_trace = ChainTrace(state.cursor, state.table, self.view, changes, state.left_out)
         return self._known_trace
 
@@ -185,5 +185,5 @@ class ChainedRows(IdRows[ChainView]):
         return "_chain", ["_id", *shown]
 
     def move_quality(self) -> bool:
-        changes = {source.source: self.state.rows.change(source) for source in self.view.sources}
+        changes = {source.source: self.state.rows.of(source).change for source in self.view.sources}
         return move_chain_quality(self.state.cursor, self.state.schema, self.view, changes, self._trace.known)

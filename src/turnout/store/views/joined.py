@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from turnout.plan.joins import KEY, right_id
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import JoinedView, SqlView
-from turnout.store.batch_rows import Mask, SourceRelations, chosen, has_key_in, hash_sql, keys_relation
+from turnout.store.batch_rows import Mask, chosen, has_key_in, hash_sql, keys_relation
 from turnout.store.database import registered, scalar
 from turnout.store.identity import key_text
 from turnout.store.join_quality import move_quality
@@ -44,7 +44,7 @@ class KeyedRows(ViewRows[V], Generic[V]):
     def _touched_rows(self) -> tuple[list[pa.Table], list[pa.ChunkedArray]]:
         """The rows of touched keys that are joined, and what stands for their keys."""
         rows, view = self.state.rows, self.view
-        touched = [rows.touched(source).rows for source in view.sources]
+        touched = [rows.of(source).touched.rows for source in view.sources]
         masks = self.state.left_out.joined(view, touched, self._masks, rows.key_hashes(view))
         numbers = self._key_numbers()
         return (
@@ -62,14 +62,14 @@ class KeyedRows(ViewRows[V], Generic[V]):
     def _key_numbers(self) -> list[pa.ChunkedArray]:
         """What stands for the keys of all rows that the batch concerns."""
         if self._numbers is None:
-            self._numbers = numbered(self.view.key, [self.state.rows.touched(s).rows for s in self.view.sources])
+            self._numbers = numbered(self.view.key, [self.state.rows.of(s).touched.rows for s in self.view.sources])
         return self._numbers
 
     def old_rows(self) -> Sequence[str]:
         return [has_key_in(keys_relation(self.view), self.state.table(self.view.table))]
 
     def move_quality(self) -> bool:
-        sides = [self.state.rows.touched(source) for source in self.view.sources]
+        sides = [self.state.rows.of(source).touched for source in self.view.sources]
         return move_quality(self.state.cursor, self.state.schema, self.view.table, self._key_numbers(), sides)
 
 
@@ -117,8 +117,8 @@ class JoinedRows(KeyedRows[JoinedView], IdRows[JoinedView]):
     def old_rows(self) -> Sequence[str]:
         conditions = list(super().old_rows())
         left, key = self.view.left, quoted(self.view.key)
-        if not left.latest and self.state.rows.evicts(left):
-            evicted = SourceRelations(left.source).evicted
+        if not left.latest and self.state.rows.of(left).evicted is not None:
+            evicted = self.state.rows.of(left).relation("evicted")
             conditions.append(f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted} WHERE {key} IS NULL)")
         return conditions
 
@@ -164,7 +164,7 @@ class OwnSqlRows(KeyedRows[SqlView]):
 
     def _touched_relations(self) -> Mapping[str, str]:
         for source in self.view.sources:
-            seen = self.state.rows.touched(source).rows.filter(self.state.rows.seen_by(self.view, source))
+            seen = self.state.rows.of(source).touched.rows.filter(self.state.rows.seen_by(self.view, source))
             self.state.cursor.register(f"_side_{source.source}", seen)
         return {source.source: quoted(f"_side_{source.source}") for source in self.view.sources}
 
