@@ -24,7 +24,6 @@ from turnout.store.batches import Batch, Progress
 from turnout.store.database import Database
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.query.windows import Window, read_window
-from turnout.store.views import join_keys
 from turnout.store.views.joined import JoinedRows
 from turnout.store.views.parts import Files
 
@@ -193,7 +192,7 @@ def test_view_of_ids_with_columns_put_in_is_the_view_over_all_columns(
     table = tables.table("final_ui")
     shown = f"SELECT * EXCLUDE (_hash, _row) FROM {table} ORDER BY ALL"
     with pytest.MonkeyPatch.context() as patched, tables.batch(None) as batch:
-        patched.setattr(join_keys, "SIGN_BIT", shift)
+        patched.setattr("turnout.store.views.parts.SIGN_BIT", shift)
         assert batch is not None
         batch.load(decoded({0: left, 1: pa.table(right)}))
         cursor = batch._cursor

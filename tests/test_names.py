@@ -66,7 +66,7 @@ ELSEWHERE = {
     "test_access.py": "serve/bodies serve/connections serve/origins serve/strict_requests",
     "test_summaries.py": "serve/live/selects",
     "test_summary_history.py": "serve/live/history_samples",
-    "test_summary_read.py": "store/query/summary_merge store/query/summary_sql",
+    "test_summary_read.py": "store/query/summary_sql",
     "test_sql.py": "store/query/sql_process store/query/sql_worker",
     "test_read_api.py": "serve/app serve/parameters serve/responses",
     "test_openapi.py": "serve/routes serve/schemas",
@@ -77,7 +77,7 @@ ELSEWHERE = {
     "test_mcp_server.py": "serve/agent_tools cli/mcp",
     "test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
-    "test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes store/views/join_keys "
+    "test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes "
     "store/views/joined store/views/parts store/views/view_rows",
     "test_query_windows.py": "store/database",
     "test_where.py": "plan/filter_values",

@@ -17,7 +17,7 @@ from turnout.config import AlertSettings
 from turnout.plan.position import NOTHING, Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.where import compile_where, parse_terms
-from turnout.sink.records import PublishedTable, is_published, keeps_up, published_table
+from turnout.sink.records import PublishedTable, changed_table, keeps_up
 from turnout.sink.topic_state import moment
 from turnout.store.database import Database, registered
 from turnout.store.identity import ROW
@@ -56,12 +56,9 @@ class WatchedRows:
         if self._position is None:
             self._take_up()
         assert self._position is not None
-        table = self._settings.table
         with self._database.cursor() as cursor, moment(cursor):
-            if is_published(cursor, table, self._position):
-                return StepResult()
-            now = published_table(cursor, table)
-            if now is None or now.position == self._position:
+            now = changed_table(cursor, self._settings.table, self._position)
+            if now is None:
                 return StepResult()
             changes = self._changes(cursor, now, self._position)
         begins, dropped = self._position == NOTHING, 0

@@ -30,10 +30,9 @@ from turnout.sink.records import (
     Lag,
     PublishedTable,
     Values,
-    is_published,
+    changed_table,
     lag,
     make_records,
-    published_table,
 )
 from turnout.sink.topic_channel import IDLE_SECONDS, SinkRecord, TopicChannel, WriterSettings, policy_complaint, sink_id
 from turnout.sink.topic_state import RecordSet, TopicState, forget_others, moment
@@ -181,10 +180,8 @@ class Sink:
         """Write what waits, if anything does."""
         with self._tools.database.cursor() as cursor:
             with moment(cursor):
-                if is_published(cursor, self.settings.table, self.written):
-                    return False
-                table = published_table(cursor, self.settings.table)
-                if table is None or table.position == self.written:
+                table = changed_table(cursor, self.settings.table, self.written)
+                if table is None:
                     return False
                 form = self.settings.format.value
                 records = make_records(cursor, table, self.written, self._state.relation, form)

@@ -24,7 +24,7 @@ from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, SourceTable
 from turnout.store.batch_rows import Hashes, ShownChange, columns_of, hash_names, hashes_of
 from turnout.store.left_out import LeftOutState, without
-from turnout.store.views.join_keys import newest_of
+from turnout.store.views.parts import newest_of
 
 Ids = npt.NDArray[np.int64]
 

@@ -21,8 +21,7 @@ from turnout.store.identity import key_text, of_source
 from turnout.store.join_quality import move_chain_quality
 from turnout.store.left_out import without
 from turnout.store.views.chain_trace import ChainTrace
-from turnout.store.views.join_keys import newest_of, unambiguous
-from turnout.store.views.parts import PartRunner, export_joined
+from turnout.store.views.parts import PartRunner, export_joined, newest_of, unambiguous
 from turnout.store.views.view_rows import BatchState, IdRows, Rows
 
 

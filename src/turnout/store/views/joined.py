@@ -19,8 +19,7 @@ from turnout.store.batch_rows import Mask, chosen, has_key_in, hash_sql, keys_re
 from turnout.store.database import registered, scalar
 from turnout.store.identity import key_text
 from turnout.store.join_quality import move_quality
-from turnout.store.views.join_keys import newest_of, numbered
-from turnout.store.views.parts import Files, PartRunner, export_columns, export_joined, write_rows
+from turnout.store.views.parts import Files, PartRunner, export_columns, export_joined, newest_of, numbered, write_rows
 from turnout.store.views.view_rows import BatchState, IdRows, Rows, V, ViewRows
 
 
