@@ -11,9 +11,8 @@ the newest: more is then worked out than was needed, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -22,9 +21,10 @@ import pyarrow.compute as pc
 from turnout.plan.joins import right_id
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, SourceTable
-from turnout.store.batch_rows import Hashes, ShownChange, columns_of, hash_names, hashes_of
+from turnout.store.batch_rows import Hashes, columns_of, hash_names, hashes_of
 from turnout.store.left_out import LeftOutState, without
 from turnout.store.views.parts import newest_of
+from turnout.store.views.view_rows import BatchState
 
 Ids = npt.NDArray[np.int64]
 
@@ -36,21 +36,14 @@ _NO_IDS: Ids = np.array([], np.int64)
 class ChainTrace:
     """What a batch changes in one chain, after the rows of its sources are stored."""
 
-    def __init__(
-        self,
-        cursor: duckdb.DuckDBPyConnection,
-        table: Callable[[str], str],
-        view: ChainView,
-        changes: Sequence[ShownChange],
-        left_out: LeftOutState,
-    ) -> None:
-        self._cursor = cursor
-        self._table = table
+    def __init__(self, state: BatchState, view: ChainView) -> None:
+        self._cursor = state.cursor
+        self._table = state.table
         self._view = view
         self._chain = chain = view.chain
-        self._changed = changes
-        self._moved = [self._count(number, left_out) for number in range(len(chain.steps))]
-        self._left_out = [left_out.of_step(view, number) for number in range(len(chain.steps))]
+        self._changed = [state.rows.of(source).change for source in view.sources]
+        self._moved = [self._count(number, state.left_out) for number in range(len(chain.steps))]
+        self._left_out = [state.left_out.of_step(view, number) for number in range(len(chain.steps))]
         self.closed: list[Hashes] = [_NO_HASHES for _ in chain.steps]
         """For each step the hashes of values whose roots are all among those that are worked out."""
         self._traced: list[Ids] = []

@@ -8,6 +8,7 @@ than for any other view.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -22,23 +23,16 @@ from turnout.store.join_quality import move_chain_quality
 from turnout.store.left_out import without
 from turnout.store.views.chain_trace import ChainTrace
 from turnout.store.views.parts import PartRunner, export_joined, newest_of, unambiguous
-from turnout.store.views.view_rows import BatchState, IdRows, Rows
+from turnout.store.views.view_rows import IdRows, Rows
 
 
 class ChainedRows(IdRows[ChainView]):
     """Spark joins a number for each column that steps join by, and ids; the columns are added to the ids it gives."""
 
-    def __init__(self, state: BatchState, view: ChainView) -> None:
-        super().__init__(state, view)
-        self._known_trace: ChainTrace | None = None
-
-    @property
+    @cached_property
     def _trace(self) -> ChainTrace:
         """The rows that the batch changes; once the rows of all sources are stored."""
-        if self._known_trace is None:
-            state, changes = self.state, [self.state.rows.of(source).change for source in self.view.sources]
-            self._known_trace = ChainTrace(state.cursor, state.table, self.view, changes, state.left_out)
-        return self._known_trace
+        return ChainTrace(self.state, self.view)
 
     @staticmethod
     def identity_sql(view: ChainView) -> str:

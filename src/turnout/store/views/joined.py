@@ -1,4 +1,4 @@
-"""Views of sources that share a key, in a batch: all rows that make a row of the view have its key, or rather its hash.
+"""Views of sources that share a key, in a batch: the rows that make a row of the view are found by the hash of its key.
 
 Of a joined view Spark gets keys and ids. SQL that somebody wrote gets all columns of the rows of touched keys.
 """
@@ -6,6 +6,7 @@ Of a joined view Spark gets keys and ids. SQL that somebody wrote gets all colum
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Generic
 
@@ -20,35 +21,37 @@ from turnout.store.database import registered, scalar
 from turnout.store.identity import key_text
 from turnout.store.join_quality import move_quality
 from turnout.store.views.parts import Files, PartRunner, export_columns, export_joined, newest_of, numbered, write_rows
-from turnout.store.views.view_rows import BatchState, IdRows, Rows, V, ViewRows
+from turnout.store.views.view_rows import IdRows, Rows, V, ViewRows
 
 
 class KeyedRows(ViewRows[V], Generic[V]):
     """The rows of a view whose sources share its key."""
 
-    def __init__(self, state: BatchState, view: V) -> None:
-        super().__init__(state, view)
-        self._masks: list[Mask] = []
-        self._numbers: list[pa.ChunkedArray] | None = None
+    @cached_property
+    def _masks(self) -> list[Mask]:
+        """The touched rows of each source that the view sees after the batch."""
+        return [self.state.rows.seen_by(self.view, source) for source in self.view.sources]
+
+    @cached_property
+    def _numbers(self) -> list[pa.ChunkedArray]:
+        """What stands for the keys of all rows that the batch concerns."""
+        return numbered(self.view.key, [self.state.rows.of(source).touched.rows for source in self.view.sources])
 
     @staticmethod
     def row_hash_sql(view: V) -> str:
         return hash_sql(quoted(view.key))
 
     def _is_touched(self) -> bool:
-        rows, view = self.state.rows, self.view
-        self._masks = [rows.seen_by(view, source) for source in view.sources]
-        return bool(len(rows.key_hashes(view))) or any(mask.any() for mask in self._masks)
+        return bool(len(self.state.rows.key_hashes(self.view))) or any(mask.any() for mask in self._masks)
 
     def _touched_rows(self) -> tuple[list[pa.Table], list[pa.ChunkedArray]]:
         """The rows of touched keys that are joined, and what stands for their keys."""
         rows, view = self.state.rows, self.view
         touched = [rows.of(source).touched.rows for source in view.sources]
         masks = self.state.left_out.joined(view, touched, self._masks, rows.key_hashes(view))
-        numbers = self._key_numbers()
         return (
             [chosen(table, mask) for table, mask in zip(touched, masks, strict=True)],
-            [chosen(number, mask) for number, mask in zip(numbers, masks, strict=True)],
+            [chosen(number, mask) for number, mask in zip(self._numbers, masks, strict=True)],
         )
 
     def _all_relations(self) -> dict[str, str]:
@@ -58,18 +61,12 @@ class KeyedRows(ViewRows[V], Generic[V]):
         joined = left_out.condition(view.bounds[0] if view.bounds else None, view.key)
         return {source: f"(FROM {rows} WHERE {joined})" for source, rows in super()._all_relations().items()}
 
-    def _key_numbers(self) -> list[pa.ChunkedArray]:
-        """What stands for the keys of all rows that the batch concerns."""
-        if self._numbers is None:
-            self._numbers = numbered(self.view.key, [self.state.rows.of(s).touched.rows for s in self.view.sources])
-        return self._numbers
-
     def old_rows(self) -> Sequence[str]:
         return [has_key_in(keys_relation(self.view), self.state.table(self.view.table))]
 
     def move_quality(self) -> bool:
         sides = [self.state.rows.of(source).touched for source in self.view.sources]
-        return move_quality(self.state.cursor, self.state.schema, self.view.table, self._key_numbers(), sides)
+        return move_quality(self.state.cursor, self.state.schema, self.view.table, self._numbers, sides)
 
 
 class JoinedRows(KeyedRows[JoinedView], IdRows[JoinedView]):
@@ -162,9 +159,8 @@ class OwnSqlRows(KeyedRows[SqlView]):
         return run.over(self.view.sql, export_columns(self.state.cursor, self.view, rows, run.folder, parts))
 
     def _touched_relations(self) -> Mapping[str, str]:
-        for source in self.view.sources:
-            seen = self.state.rows.of(source).touched.rows.filter(self.state.rows.seen_by(self.view, source))
-            self.state.cursor.register(f"_side_{source.source}", seen)
+        for source, mask in zip(self.view.sources, self._masks, strict=True):
+            self.state.cursor.register(f"_side_{source.source}", self.state.rows.of(source).touched.rows.filter(mask))
         return {source.source: quoted(f"_side_{source.source}") for source in self.view.sources}
 
     def new_rows(self, given: Iterable[pa.Table]) -> Iterator[str]:
