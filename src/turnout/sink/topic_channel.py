@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import md5
 from typing import Any
 
@@ -283,14 +284,11 @@ class TopicReader:
         self.kafka = kafka
         self.topic = topic
         self.stopping = stopping
-        self._admin: TopicAdmin | None = None
 
-    @property
+    @cached_property
     def admin(self) -> TopicAdmin:
         """Made at the first question: an error in its settings is the sink's, which tries again."""
-        if self._admin is None:
-            self._admin = TopicAdmin(self.kafka, _ROLE, _TIMEOUT_SECONDS)
-        return self._admin
+        return TopicAdmin(self.kafka, _ROLE, _TIMEOUT_SECONDS)
 
     def find(self, timeout_seconds: float = _TIMEOUT_SECONDS) -> FoundTopic:
         topic = self.admin.describe(self.topic, timeout_seconds, rights=True)
@@ -358,14 +356,9 @@ def _record(message: Message) -> list[tuple[str, str | None]]:
     if value is None:
         return [(_text(key), None)]
     given = named.get(FINGERPRINT)
-    return [
-        (
-            _text(key),
-            _text(given)
-            if given
-            else str(int.from_bytes(md5(_bytes(value), usedforsecurity=False).digest(), "little")),
-        )
-    ]
+    if not given:
+        given = str(int.from_bytes(md5(_bytes(value), usedforsecurity=False).digest(), "little"))
+    return [(_text(key), _text(given))]
 
 
 def _text(value: str | bytes) -> str:
