@@ -12,7 +12,7 @@ from turnout.plan.joins import right_id, side
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView
 from turnout.store.batch_rows import hash_sql
-from turnout.store.database import registered
+from turnout.store.database import arrow_table, registered
 from turnout.store.identity import key_text, of_source
 from turnout.store.join_quality import move_chain_quality
 from turnout.store.left_out import without
@@ -83,7 +83,7 @@ class ChainedRows(ViewRows[ChainView]):
 
     def _all_rows(self) -> list[pa.Table]:
         every = whole_relations(self.view, self.state.table)
-        rows = [self.state.cursor.execute(f"FROM {every[s.source]}").to_arrow_table() for s in self.view.sources]
+        rows = [arrow_table(self.state.cursor, f"FROM {every[s.source]}") for s in self.view.sources]
         self.state.left_out.count_all(self.view)
         for number, step in enumerate(self.view.chain.steps, 1):
             some = without(rows[number], step.right_on, self.state.left_out.of_step(self.view, number - 1))

@@ -23,7 +23,7 @@ from turnout.store.batch_rows import (
     keys_relation,
     shown_sql,
 )
-from turnout.store.database import registered, scalar
+from turnout.store.database import arrow_table, registered, scalar
 from turnout.store.identity import key_text
 from turnout.store.join_quality import move_quality
 from turnout.store.views.join_keys import newest_of, numbered
@@ -61,7 +61,7 @@ class KeyedRows(ViewRows[V], Generic[V]):
 
     def _all_rows(self) -> list[pa.Table]:
         every = self._all_relations()
-        return [self.state.cursor.execute(f"FROM {rows}").to_arrow_table() for rows in every.values()]
+        return [arrow_table(self.state.cursor, f"FROM {rows}") for rows in every.values()]
 
     def _all_relations(self) -> dict[str, str]:
         """All shown rows of each source that are joined, as relations."""
