@@ -153,7 +153,7 @@ class Mirror:
         shown: dict[str, dict[str, dict[str, Any]]] = {}
         for view in self._views:
             with fed.database.read() as cursor:
-                rows = cursor.execute(f"FROM {view}").to_arrow_table().to_pylist()
+                rows = cursor.sql(f"FROM {view}").to_arrow_table().to_pylist()
             shown[view] = {row["_row"]: row for row in rows}
             assert not views or len(shown[view]) == len(rows)
         if fed.database.feed is not self._feed:

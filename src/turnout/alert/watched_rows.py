@@ -19,7 +19,7 @@ from turnout.plan.sql_text import quoted
 from turnout.plan.where import compile_where, parse_terms
 from turnout.sink.records import PublishedTable, changed_table, keeps_up
 from turnout.sink.topic_state import moment
-from turnout.store.database import Database, registered
+from turnout.store.database import Database, arrow_table, first_row, registered
 from turnout.store.identity import ROW
 from turnout.store.outgoing import SinkPosition, relation
 from turnout.store.row_json import record_key_sql, record_value_sql
@@ -76,10 +76,11 @@ class WatchedRows:
 
     def _take_up(self) -> None:
         with self._database.read() as cursor:
-            found = cursor.execute(
+            found = first_row(
+                cursor,
                 "SELECT generation, version FROM turnout.alert_positions WHERE alert = ? AND watched = ?",
                 [self._name, self._watched],
-            ).fetchone()
+            )
         self._move(Position(*found) if found else NOTHING)
 
     def _move(self, position: Position) -> None:
@@ -113,11 +114,12 @@ class WatchedRows:
             )
             shown, parameters = f"{ROW} IS NOT NULL", [*values, self._name]
         value = f"CASE WHEN {shown} AND strlen({row}) <= {MAX_ROW_BYTES} THEN {row} END"
-        return cursor.execute(
+        return arrow_table(
+            cursor,
             f"SELECT _record, _version, _fits, {value} AS _told FROM ({rows}) WHERE _fits <> _fitted "
             "ORDER BY _version, _record",
             parameters,
-        ).to_arrow_table()
+        )
 
     def _write(self, cursor: duckdb.DuckDBPyConnection, position: Position) -> None:
         begins = "" if self._position != NOTHING else " OR true"

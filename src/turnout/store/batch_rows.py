@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from turnout.plan.joins import newest_sql, partition_newest_sql
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import SourceTable, ViewTable
+from turnout.store.database import arrow_table, scalar
 
 KEPT = ("_id", "_ts", "_hash")
 """The hidden columns that every row of a source has, besides the hashes of columns that chains join by."""
@@ -154,8 +155,7 @@ class BatchRows:
             return 0
         own = self.of(source)
         table, coming = self._table(source.table), own.arriving
-        stored = self._cursor.execute(f"SELECT count(*) FROM {table}").fetchone()
-        excess = (stored[0] if stored else 0) + coming.num_rows - source.max_rows
+        excess = scalar(self._cursor, f"SELECT count(*) FROM {table}") + coming.num_rows - source.max_rows
         if excess <= 0:
             return 0
         names = ", ".join(["_id", *map(quoted, (source.key, *source.hashed)), *hash_names(source)])
@@ -227,7 +227,7 @@ class BatchRows:
         self._cursor.register(name[1:-1].replace('""', '"'), rows)
 
     def _arrow(self, sql: str) -> pa.Table:
-        return self._cursor.execute(sql).to_arrow_table()
+        return arrow_table(self._cursor, sql)
 
 
 def holds(column: pa.ChunkedArray, values: pa.Array) -> Mask:

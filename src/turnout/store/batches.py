@@ -19,7 +19,7 @@ from turnout.plan.sql_text import literal
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.plan.times import moment_sql
 from turnout.store.batch_rows import BatchRows, stored_sql
-from turnout.store.database import next_version, registered, scalar
+from turnout.store.database import arrow_table, next_version, registered, scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Commit, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import write_quality
@@ -220,11 +220,12 @@ class Batch:
             return None
         topics = [source.topic for source in self._layout.sources]
         readers = " ".join(f"WHEN {literal(topic)} THEN {topics.count(topic)}" for topic in dict.fromkeys(topics))
-        letters = self._cursor.execute(
+        letters = arrow_table(
+            self._cursor,
             f"SELECT first(key) AS key, first(value) AS value, {_PLACE}, arg_min(reason, source) AS reason "
             f"FROM (SELECT source, {self._placed()}, reason, key, value FROM {_FAULTS} WHERE whole) "
-            f"GROUP BY {_PLACE} HAVING count(DISTINCT source) = CASE topic {readers} END ORDER BY {_PLACE}"
-        ).to_arrow_table()
+            f"GROUP BY {_PLACE} HAVING count(DISTINCT source) = CASE topic {readers} END ORDER BY {_PLACE}",
+        )
         return letters if letters.num_rows else None
 
     def tell(self) -> None:

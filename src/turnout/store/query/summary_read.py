@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from turnout.plan.position import Position
 from turnout.plan.where import term_columns
-from turnout.store.database import Readable, registered
+from turnout.store.database import Readable, arrow_table, registered
 from turnout.store.feed import MAX_DELTA_ROWS, Delta, Wanted
 from turnout.store.identity import ROW
 from turnout.store.query.summary import RECORD_TIME, Summary, bad
@@ -119,7 +119,7 @@ def read_summary(database: Readable, summary: Summary) -> SummaryResult:
         statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
         text = statement.show(f"({statement.read(table.source)})")
         with _sum_faults():
-            found = snapshot.query(text, statement.parameters).to_arrow_table()
+            found = snapshot.relation(text, statement.parameters).to_arrow_table()
         return _result(summary, statement, snapshot.position(table), *_totalled(found))
 
 
@@ -130,7 +130,7 @@ def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
         statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
         text = f"{statement.read_kept(table.source)} LIMIT {MAX_KEPT_GROUPS + 1}"
         with _sum_faults():
-            groups = snapshot.query(text, statement.parameters).to_arrow_table()
+            groups = snapshot.relation(text, statement.parameters).to_arrow_table()
         if groups.num_rows > MAX_KEPT_GROUPS or not _is_sure(statement, groups):
             return None
         columns = frozenset([*_counted_by(summary), *term_columns(summary.where, table.columns)])
@@ -287,7 +287,7 @@ class SummaryQueries(SmallDatabase):
 
     def show(self, kept: KeptGroups) -> SummaryResult:
         with registered(self._connection, kept=kept.groups), _sum_faults():
-            found = self._connection.execute(kept.statement.show("kept")).to_arrow_table()
+            found = arrow_table(self._connection, kept.statement.show("kept"))
         return _result(kept.summary, kept.statement, kept.position, *_totalled(found))
 
     def advance(self, kept: Sequence[KeptGroups], deltas: Sequence[Delta]) -> list[Advanced | None]:
@@ -330,7 +330,7 @@ class SummaryQueries(SmallDatabase):
         groups = [_numbered(one.groups, number) for number, one in enumerate(kept)]
         with registered(self._connection, kept=pa.concat_tables(groups, promote_options="default")):
             text, parameters = merge.sql("kept", "changed", cells)
-            made = self._connection.execute(text, parameters).to_arrow_table().combine_chunks()
+            made = arrow_table(self._connection, text, parameters).combine_chunks()
         numbers = made.column(NUMBER).to_numpy()
         ends = np.searchsorted(numbers, np.arange(len(kept) + 1))
         parts = (made.slice(begin, end - begin) for begin, end in itertools.pairwise(ends))

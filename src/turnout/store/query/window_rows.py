@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from turnout.plan.sql_text import quoted
 from turnout.plan.where import ANY_COLUMN, Term, compile_key, compile_where, term_columns
-from turnout.store.database import Readable, registered
+from turnout.store.database import Readable, arrow_table, registered
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW, ties
 from turnout.store.query.windows import Window, WindowResult, chosen_columns, collected, open_snapshot
@@ -223,7 +223,7 @@ class DeltaQueries(SmallDatabase):
         return Sifted(Side.of(delta.removed, 0, kept, placed), Side.of(delta.added, count, kept, placed))
 
     def _arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
-        return self._connection.execute(sql, list(parameters)).to_arrow_table()
+        return arrow_table(self._connection, sql, parameters)
 
 
 def hold(rows: pa.Table, most: int, total: int) -> Held:

@@ -22,6 +22,7 @@ from turnout.plan.joins import right_id
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, SourceTable
 from turnout.store.batch_rows import Hashes, columns_of, hash_names, hashes_of
+from turnout.store.database import arrow_table
 from turnout.store.left_out import LeftOutState, without
 from turnout.store.views.parts import newest_of
 from turnout.store.views.view_rows import BatchState
@@ -135,7 +136,7 @@ class ChainTrace:
             ]
         )
         view = self._table(self._view.table)
-        found = self._cursor.execute(f"SELECT DISTINCT {own} AS _id FROM {view} WHERE {kept}").to_arrow_table()
+        found = arrow_table(self._cursor, f"SELECT DISTINCT {own} AS _id FROM {view} WHERE {kept}")
         # A value has several rows, and one of them matched is enough.
         codes = rows[column].combine_chunks().dictionary_encode().indices.to_numpy()
         matched = np.bincount(codes, weights=pc.is_in(rows["_id"], found["_id"].combine_chunks()).to_numpy()) > 0
@@ -197,10 +198,11 @@ class ChainTrace:
             # Row ids first, by a scan of eight bytes a row.
             condition = f"rowid IN (SELECT rowid FROM {table} WHERE {condition})"
         rows = f"{table} WHERE {condition}{shown}"
-        return self._cursor.execute(
+        return arrow_table(
+            self._cursor,
             f"SELECT {_columns(source, None if every else self._chain.used[at])} FROM {rows}"
-            + ("" if most is None else f" LIMIT {most + 1}")
-        ).to_arrow_table()
+            + ("" if most is None else f" LIMIT {most + 1}"),
+        )
 
     def rows(self, most: int | None = None) -> list[pa.Table] | None:
         """The rows of each side that the roots need, right ones as far as they take part; None where it is `most`."""

@@ -26,7 +26,7 @@ from turnout.plan.offsets import OFFSET_BITS
 from turnout.plan.sql_text import literal, quoted
 from turnout.plan.tables import JoinedView, SourceTable, SqlView, ViewTable
 from turnout.store.batch_rows import columns_of
-from turnout.store.database import scalar
+from turnout.store.database import first_row, scalar
 
 SIGN_BIT = 1
 """Spark's integers have a sign: of a key's hash they hold the upper 63 bits."""
@@ -71,7 +71,7 @@ def number_sql(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping
         every = " UNION ALL ".join(f"FROM {rows}" for rows in keyed)
         meeting = f"SELECT 1 FROM ({every}) GROUP BY n HAVING min(k) <> max(k) LIMIT 1"
     # The key itself where different keys that have one number could meet.
-    meet = cursor.execute(meeting).fetchone() is not None
+    meet = first_row(cursor, meeting) is not None
     return key if meet else f"CASE WHEN {key} IS NOT NULL THEN CAST(_hash >> {SIGN_BIT} AS BIGINT) END"
 
 

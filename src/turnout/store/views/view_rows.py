@@ -18,7 +18,7 @@ from turnout.plan.joins import right_id
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, JoinedView, ViewTable
 from turnout.store.batch_rows import BatchRows, columns_of, hash_names, shown_sql
-from turnout.store.database import registered, scalar
+from turnout.store.database import arrow_table, registered, scalar
 from turnout.store.left_out import LeftOutState
 from turnout.store.views.parts import PartRunner
 
@@ -108,7 +108,7 @@ class ViewRows(ABC, Generic[V]):
         }
 
     def _all_rows(self) -> list[pa.Table]:
-        return [self.state.cursor.execute(f"FROM {rows}").to_arrow_table() for rows in self._all_relations().values()]
+        return [arrow_table(self.state.cursor, f"FROM {rows}") for rows in self._all_relations().values()]
 
 
 class IdRows(ViewRows[W], Generic[W]):
