@@ -129,7 +129,7 @@ import importlib.util, sys
 import duckdb, pyarrow
 from turnout import service
 with service.without_pandas():
-    assert duckdb.execute("SELECT ?", [1]).to_arrow_table().num_rows == 1
+    assert duckdb.sql("SELECT ?", params=[1]).to_arrow_table().num_rows == 1
     assert len(pyarrow.array([1])) == 1
 assert "pandas" not in sys.modules
 assert importlib.util.find_spec("pandas") is not None

@@ -33,7 +33,7 @@ Row = tuple[str | None, str]
 
 def table_of_events(database: Database) -> list[dict[str, Any]]:
     with database.read() as cursor:
-        rows: list[dict[str, Any]] = cursor.execute("FROM turnout.alerts ORDER BY _id").to_arrow_table().to_pylist()
+        rows: list[dict[str, Any]] = cursor.sql("FROM turnout.alerts ORDER BY _id").to_arrow_table().to_pylist()
         return rows
 
 
@@ -70,7 +70,7 @@ def row_of(record: str) -> Row:
 def fitting(database: Database, alert: AlertSettings) -> set[Row]:
     """The rows that fulfil the alert now, by plain Python."""
     with database.read() as cursor:
-        rows = cursor.execute(f"SELECT * FROM main.{alert.table}").to_arrow_table().to_pylist()
+        rows = cursor.sql(f"SELECT * FROM main.{alert.table}").to_arrow_table().to_pylist()
     column, _, least = alert.where.split()
     return {(row["userId"], row["_row"]) for row in rows if row[column] is not None and row[column] > float(least)}
 

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from turnout.decode.columns import fit_of, key_of
 from turnout.plan.filter_values import parse_value
 from turnout.sink.avro_values import _converter, schema_of
-from turnout.spark.read.in_tasks import carry_code
+from turnout.spark.read.readers import carry_code
 from turnout.store.row_json import record_value_sql
 from turnout_client.arrow_columns import arrow_type
 from turnout_client.column_types import COLUMN_TYPES, ColumnType
@@ -48,7 +48,7 @@ def test_column_type_has_its_name_everywhere(name: str, spark: str, sql: str) ->
 
 @pytest.mark.parametrize(("name", "spark", "sql"), ALL)
 def test_column_type_comes_back_from_duckdb(name: str, spark: str, sql: str) -> None:
-    described = duckdb.sql(f"select cast(null as {sql}) as x").types[0]
+    described = duckdb.connect().sql(f"select cast(null as {sql}) as x").types[0]
     assert ColumnType.from_duckdb(str(described)) == name
 
 
@@ -92,7 +92,7 @@ def test_every_type_fills_every_field(kind: ColumnType) -> None:
 def test_names_of_a_type_mean_the_same_in_arrow_spark_and_duckdb(kind: ColumnType) -> None:
     arrow = arrow_type(kind.name)
     assert from_arrow_type(arrow).simpleString() == kind.spark
-    made = duckdb.sql(f"SELECT CAST('{kind.samples[1]}' AS {kind.duckdb}) AS x").to_arrow_table()
+    made = duckdb.connect().sql(f"SELECT CAST('{kind.samples[1]}' AS {kind.duckdb}) AS x").to_arrow_table()
     assert made.schema.field("x").type == arrow or (kind.time and made["x"].cast(arrow) is not None)
 
 
@@ -102,7 +102,7 @@ def test_every_module_that_maps_types_knows_the_type(kind: ColumnType) -> None:
     assert fit_of(kind.name)(fitting) is not None
     assert (key_of(kind.name)(kind.samples[1]) is not None) == (kind.exact and kind.digits is None)
     assert parse_value(kind.samples[1], kind, "where") is not None
-    row = duckdb.sql(
+    row = duckdb.execute(
         f"SELECT {record_value_sql({'x': kind})} FROM (SELECT CAST('{kind.samples[1]}' AS {kind.duckdb}) AS x)"
     ).fetchall()[0][0]
     value: Any = json.loads(row)["x"]

@@ -307,7 +307,7 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
     import turnout.decode.shape
-    from turnout.spark.read.in_tasks import carry_code
+    from turnout.spark.read.readers import carry_code
 
     carry_code()
     proto = 'syntax = "proto3"; message M { string id = 1; }'

@@ -48,7 +48,7 @@ def user(number: int, age: int) -> dict[str, Any]:
 def events(database: Database, alert: str = "large") -> list[dict[str, Any]]:
     with database.read() as cursor:
         sql = "SELECT _id, event, key, _record, delivered FROM turnout.alerts WHERE alert = ? ORDER BY _id"
-        rows: list[dict[str, Any]] = cursor.execute(sql, [alert]).to_arrow_table().to_pylist()
+        rows: list[dict[str, Any]] = cursor.sql(sql, params=[alert]).to_arrow_table().to_pylist()
         return rows
 
 

@@ -89,7 +89,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of partitions are split among tasks."""
     for name in ("SMALLEST_TASK", "TASK_RECORDS"):
-        monkeypatch.setattr(f"turnout.spark.read.in_tasks.{name}", 40)
+        monkeypatch.setattr(f"turnout.spark.read.readers.{name}", 40)
 
 
 @pytest.mark.usefixtures("small_tasks", "way")
@@ -183,9 +183,9 @@ def test_kafka_that_is_not_there_is_said(spark: SparkSession, tmp_path: Path, mo
         list(read_range(KeptConsumer(properties), Range("t", 0, 0, 0, 5)))
 
 
-def test_error_of_a_task_is_that_of_the_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_error_of_a_task_is_that_of_the_read() -> None:
+    from turnout.spark.read.readers import decoded_parts
     from turnout.spark.read.task import TaskResult
 
-    reader = reader_of(spark, "127.0.0.1:1", decoder_of("t", tmp_path))
     with pytest.raises(TurnoutError, match="no right"):
-        reader._tasks._decoded([TaskResult(error="no right"), TaskResult(error="no right")])
+        decoded_parts([TaskResult(error="no right"), TaskResult(error="no right")])

@@ -153,7 +153,7 @@ class Mirror:
         shown: dict[str, dict[str, dict[str, Any]]] = {}
         for view in self._views:
             with fed.database.read() as cursor:
-                rows = cursor.execute(f"FROM {view}").to_arrow_table().to_pylist()
+                rows = cursor.sql(f"FROM {view}").to_arrow_table().to_pylist()
             shown[view] = {row["_row"]: row for row in rows}
             assert not views or len(shown[view]) == len(rows)
         if fed.database.feed is not self._feed:
@@ -203,7 +203,7 @@ def play(case: Case, spark: SparkSession, folder: Path) -> None:
 def test_chains_over_any_columns_equal_a_plain_computation(spark: SparkSession, case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         if case.colliding:
-            for module in ("batch_rows", "views.chained", "views.chain_steps"):
+            for module in ("batch_rows", "views.chained"):
                 patched.setattr(f"turnout.store.{module}.hash_sql", few_hashes)
         if case.in_parts:
             patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)

@@ -46,7 +46,7 @@ def expected(view: ViewTable, rows: dict[str, pa.Table]) -> list[dict[str, Any]]
     with duckdb.connect() as connection:
         for relation, table in rows.items():
             connection.register(relation, table)
-        return ordered(connection.execute(view.narrow_sql).to_arrow_table())
+        return ordered(connection.sql(view.narrow_sql).to_arrow_table())
 
 
 def ordered(table: pa.Table) -> list[dict[str, Any]]:

@@ -32,9 +32,8 @@ from turnout.local.broker import EmbeddedBroker
 from turnout.preflight.findings import Finding, check_sink
 from turnout.serve.formats import json_rows
 from turnout.sink.avro_values import schema_of
-from turnout.sink.sink import SinkState, SinkStatus
-from turnout.sink.sinks import Sinks
-from turnout.sink.topic_writer import TopicWriter, sink_id
+from turnout.sink.sink import Sinks, SinkState, SinkStatus
+from turnout.sink.topic_channel import TopicWriter, sink_id
 from turnout.store.database import Database
 from turnout.store.query.windows import Window, list_tables, read_window
 from turnout.testing import create_topic, delete_topic, patience, wait_until

@@ -90,7 +90,7 @@ def test_bulk_read_refuses_what_cannot_be_unpacked_or_is_too_large_and_reads_all
     place, end = (topic, 0), 17
     # Ranges begin and end in the batch of six.
     for name in ("SMALLEST_TASK", "TASK_RECORDS"):
-        monkeypatch.setattr(f"turnout.spark.read.in_tasks.{name}", 6)
+        monkeypatch.setattr(f"turnout.spark.read.readers.{name}", 6)
     monkeypatch.setattr("turnout.spark.read.readers.FEW_RECORDS", 0)
     for chosen in (reader, reader.with_care()):
         found = chosen.read(Offsets({place: 0}), Offsets({place: end}))

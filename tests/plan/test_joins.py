@@ -78,7 +78,7 @@ def test_properties_of_a_join_are_what_its_sql_does(join: Join) -> None:
         connection.execute(
             "CREATE TABLE r AS SELECT * FROM (VALUES ('b', 3, 0), ('b', 4, 0), ('c', 5, 0)) AS r(key, _id, _ts)"
         )
-        rows = connection.execute(text).to_arrow_table()
+        rows = connection.sql(text).to_arrow_table()
     keys = rows["key"].to_pylist()
     assert ("a" in keys and "b" in keys) == join.keeps_all
     assert ("c" in keys) == join.outer

@@ -45,38 +45,36 @@ ELSEWHERE = {
     # Sinks: what is written, by what a topic folds to.
     "sink/test_records.py": "store/outgoing",
     "alert/test_watched_rows.py": "alert/events",
-    "live/test_alert_targets.py": "alert/running_alert alert/targets",
-    "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_reader sink/topic_state "
-    "sink/topic_writer sink/avro_values store/outgoing",
+    "live/test_alert_targets.py": "alert/deliverer alert/targets serve/alert_api",
+    "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_state sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "schemas/record_decoder",
-    "live/test_bulk.py": "spark/read/in_tasks",
     "live/test_control_reader.py": "kafka/acknowledgements",
-    "spark/test_readers.py": "spark/read/through_jvm",
     "live/test_swaps.py": "kafka/lag spark/jvm/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",
     "live/test_row_files.py": "spark/jvm/checkpoints",
-    "live/test_three_sources.py": "spark/views/own_sql store/views/own_sql",
+    "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",
-    "live/test_chains.py": "plan/chains store/views/chain_steps store/views/chain_trace store/views/chained",
+    "live/test_chains.py": "plan/chains store/views/chain_trace store/views/chained",
     # The server over real sockets.
     # People of an identity provider.
     "live/test_login.py": "issuer/provider serve/login_api",
-    "serve/test_connections.py": "serve/connections serve/origins",
-    "serve/test_differences.py": "serve/live/computed",
-    "store/test_summary_read.py": "store/query/summary_merge store/query/summary_sql",
+    "serve/test_connections.py": "serve/bodies serve/connections serve/origins serve/strict_requests",
+    "serve/test_summaries.py": "serve/live/selects",
+    "serve/test_summary_history.py": "serve/live/history_samples",
+    "store/test_summary_read.py": "store/query/summary_sql",
     "store/test_sql.py": "store/query/sql_process store/query/sql_worker",
-    "serve/test_read_api.py": "serve/app serve/requests serve/responses",
+    "serve/test_read_api.py": "serve/app serve/parameters serve/responses",
     "serve/test_openapi.py": "serve/routes serve/schemas",
     "serve/test_saved_api.py": "store/saved_views",
-    "serve/test_limits.py": "serve/live/parsing",
+    "serve/test_limits.py": "serve/reader_watch serve/live/parsing",
     "serve/test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
     "serve/live/windows store/feed plan/position",
     "serve/test_mcp_server.py": "serve/agent_tools cli/mcp",
     "serve/test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
-    "store/test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes store/views/join_keys "
+    "store/test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes "
     "store/views/joined store/views/parts store/views/view_rows",
     "store/test_query_windows.py": "store/database",
     "plan/test_where.py": "plan/filter_values",

@@ -7,8 +7,7 @@ import pytest
 
 from turnout.decode.shape import RAW
 from turnout.plan.offsets import EARLIEST, OFFSET_BITS, Offsets
-from turnout.spark.read.readers import FEW_RECORDS, MANY_RECORDS, STEADY_RECORDS, Way, choose
-from turnout.spark.read.through_jvm import unread
+from turnout.spark.read.readers import FEW_RECORDS, MANY_RECORDS, STEADY_RECORDS, Way, choose, unread
 
 
 @pytest.mark.parametrize(

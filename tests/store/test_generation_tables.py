@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,9 @@ from turnout.plan.offsets import OFFSET_BITS
 from turnout.plan.tables import ViewTable
 from turnout.store.batch_rows import hash_sql
 from turnout.store.batches import Batch, Progress
-from turnout.store.database import Database
+from turnout.store.database import Database, scalar
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.query.windows import Window, read_window
-from turnout.store.views import join_keys
 from turnout.store.views.joined import JoinedRows
 from turnout.store.views.parts import Files
 
@@ -193,7 +193,7 @@ def test_view_of_ids_with_columns_put_in_is_the_view_over_all_columns(
     table = tables.table("final_ui")
     shown = f"SELECT * EXCLUDE (_hash, _row) FROM {table} ORDER BY ALL"
     with pytest.MonkeyPatch.context() as patched, tables.batch(None) as batch:
-        patched.setattr(join_keys, "SIGN_BIT", shift)
+        patched.setattr("turnout.store.views.parts.SIGN_BIT", shift)
         assert batch is not None
         batch.load(decoded({0: left, 1: pa.table(right)}))
         cursor = batch._cursor
@@ -226,7 +226,7 @@ def run(sql: str, rows: dict[str, pa.Table]) -> pa.Table:
     with duckdb.connect() as connection:
         for relation, table in rows.items():
             connection.register(relation, table)
-        return connection.execute(in_duckdb(sql)).to_arrow_table()
+        return connection.sql(in_duckdb(sql)).to_arrow_table()
 
 
 def test_view_of_the_newest_needs_only_the_newest_of_each_partition(tmp_path: Path) -> None:
@@ -299,3 +299,23 @@ def test_hashes_of_another_version_are_renewed(tmp_path: Path, lost: str) -> Non
     with tables.database.read() as cursor:
         assert cursor.execute(hashes).fetchall() == right
         assert len({value for _, value in right}) == 3
+
+
+def test_store_is_closed_when_the_statements_of_other_threads_have_ended(tmp_path: Path) -> None:
+    database = Database.open(tmp_path)
+    began = threading.Event()
+    counts: list[int] = []
+
+    def count() -> None:
+        with database.cursor() as cursor:
+            began.set()
+            pairs = "SELECT count(*) FROM range(20_000) AS a, range(20_000) AS b WHERE a.range + b.range > 7"
+            counts.append(scalar(cursor, pairs))
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    assert began.wait(10)
+    database.close()
+    counting.join(60)
+    # Where the statement had not begun, it does not run at all.
+    assert counts in ([], [20_000**2 - 36])

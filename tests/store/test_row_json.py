@@ -82,7 +82,7 @@ def test_value_is_the_row_as_http_shows_it(seed: int) -> None:
         connection.execute("SET TimeZone = 'Asia/Tokyo'")
         texts = connection.execute(f"SELECT {record_value_sql(COLUMNS)} FROM rows").fetchall()
         connection.execute("SET TimeZone = 'UTC'")
-        shown = json.loads(json_rows(connection.execute("FROM rows").to_arrow_table()))
+        shown = json.loads(json_rows(connection.sql("FROM rows").to_arrow_table()))
     # By their texts: 0.0 and -0.0 differ, and so do 1 and 1.0.
     assert [repr(json.loads(text)) for (text,) in texts] == [repr(row) for row in shown]
 
@@ -99,4 +99,4 @@ def test_value_is_the_row_as_http_shows_it(seed: int) -> None:
 )
 def test_key_has_the_key_and_the_id_of_the_row(kind: str, value: str, key: str) -> None:
     sql = f"SELECT {record_key_sql('k', ColumnType.parse(kind))} FROM (SELECT {value} AS k, '7' AS _row)"
-    assert duckdb.sql(sql).fetchall() == [(key,)]
+    assert duckdb.execute(sql).fetchall() == [(key,)]

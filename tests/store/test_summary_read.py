@@ -18,7 +18,7 @@ from turnout.config import Settings
 from turnout.plan.where import parse_terms
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta
-from turnout.store.query import summary_merge, summary_read, summary_sql
+from turnout.store.query import summary_read, summary_sql
 from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
 from turnout.store.query.summary_read import (
     Advanced,
@@ -184,7 +184,7 @@ def test_kept_summaries_are_what_is_read(
     filling: Filling, before: list[Any], batches: list[Any], asked: list[Summary], together: bool, most_kept: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (summary_sql, summary_merge):
+        for module in (summary_sql, summary_read):
             patch.setattr(module, "MOST_KEPT", most_kept)
         filling.swap(users=[record for batch in before for record in batch])
         keepings = [Keeping(filling, one) for one in asked]

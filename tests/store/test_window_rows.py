@@ -118,8 +118,8 @@ class Oracle:
         # A table as in the store: DuckDB hands filters on Arrow tables to Arrow, which compares NaN otherwise.
         self._connection.execute("CREATE OR REPLACE TABLE t AS FROM now")
         sorting = compile_sort(window.sort, _COLUMNS, _TIES)
-        return self._connection.execute(
-            f"SELECT {names} FROM t WHERE {condition} ORDER BY {sorting}", parameters
+        return self._connection.sql(
+            f"SELECT {names} FROM t WHERE {condition} ORDER BY {sorting}", params=parameters
         ).to_arrow_table()
 
 

@@ -20,7 +20,7 @@ from turnout.plan.offsets import OFFSET_BITS, Lost, Offsets
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.store.database import Database
 from turnout.store.generation_tables import GenerationTables
-from turnout.store.kept_sources import copy_sources
+from turnout.store.kept_sources import KeptTopics
 from turnout.store.query.windows import Window, read_window
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class FedGeneration:
         self._take_up()
         with self.database.transaction() as cursor:
             self.tables.create(cursor, views_built=False)
-            copy_sources(cursor, before, self.tables, self._layout.topics)
+            KeptTopics(before, topics=frozenset(self._layout.topics)).copy(cursor, self.tables)
         self.writer.take(self.decoder.decode(self.raw([])), self.start, None, caught_up=True)
         with self.database.write() as cursor:
             self.tables.publish(cursor)

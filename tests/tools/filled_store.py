@@ -156,7 +156,7 @@ def _joined(view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
             connection.register(relation, table)
         # DuckDB has no LEFT before these two.
         sql = view.narrow_sql.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
-        return connection.execute(sql).to_arrow_table()
+        return connection.sql(sql).to_arrow_table()
 
 
 @functools.cache

@@ -27,9 +27,9 @@ from lengths import LONG
 from turnout.config import Delivery, KafkaSettings, SinkSettings
 from turnout.plan.joins import Join
 from turnout.serve.formats import json_rows
-from turnout.sink.sinks import Sinks
+from turnout.sink.sink import Sinks
+from turnout.sink.topic_channel import TopicWriter
 from turnout.sink.topic_state import TopicState
-from turnout.sink.topic_writer import TopicWriter
 from turnout.store.database import Database, scalar
 from turnout.store.query.windows import Window, read_window
 

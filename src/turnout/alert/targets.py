@@ -13,10 +13,8 @@ from turnout.config import KafkaSettings
 from turnout.kafka.clients import Header
 from turnout.sink.failures import failure
 from turnout.sink.sink import Say
-from turnout.sink.topic_channel import TopicChannel
-from turnout.sink.topic_reader import FINGERPRINT
+from turnout.sink.topic_channel import FINGERPRINT, SinkRecord, TopicChannel, WriterSettings
 from turnout.sink.topic_state import TopicState
-from turnout.sink.topic_writer import SinkRecord, WriterSettings
 from turnout.store.database import Database, scalar
 
 STATES = "alert"

@@ -17,9 +17,9 @@ from turnout.config import AlertSettings
 from turnout.plan.position import NOTHING, Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.where import compile_where, parse_terms
-from turnout.sink.records import PublishedTable, is_published, keeps_up, published_table
+from turnout.sink.records import PublishedTable, changed_table, keeps_up
 from turnout.sink.topic_state import moment
-from turnout.store.database import Database, registered
+from turnout.store.database import Database, arrow_table, first_row, registered
 from turnout.store.identity import ROW
 from turnout.store.outgoing import SinkPosition, relation
 from turnout.store.row_json import record_key_sql, record_value_sql
@@ -56,12 +56,9 @@ class WatchedRows:
         if self._position is None:
             self._take_up()
         assert self._position is not None
-        table = self._settings.table
         with self._database.cursor() as cursor, moment(cursor):
-            if is_published(cursor, table, self._position):
-                return StepResult()
-            now = published_table(cursor, table)
-            if now is None or now.position == self._position:
+            now = changed_table(cursor, self._settings.table, self._position)
+            if now is None:
                 return StepResult()
             changes = self._changes(cursor, now, self._position)
         begins, dropped = self._position == NOTHING, 0
@@ -79,10 +76,11 @@ class WatchedRows:
 
     def _take_up(self) -> None:
         with self._database.read() as cursor:
-            found = cursor.execute(
+            found = first_row(
+                cursor,
                 "SELECT generation, version FROM turnout.alert_positions WHERE alert = ? AND watched = ?",
                 [self._name, self._watched],
-            ).fetchone()
+            )
         self._move(Position(*found) if found else NOTHING)
 
     def _move(self, position: Position) -> None:
@@ -116,11 +114,12 @@ class WatchedRows:
             )
             shown, parameters = f"{ROW} IS NOT NULL", [*values, self._name]
         value = f"CASE WHEN {shown} AND strlen({row}) <= {MAX_ROW_BYTES} THEN {row} END"
-        return cursor.execute(
+        return arrow_table(
+            cursor,
             f"SELECT _record, _version, _fits, {value} AS _told FROM ({rows}) WHERE _fits <> _fitted "
             "ORDER BY _version, _record",
             parameters,
-        ).to_arrow_table()
+        )
 
     def _write(self, cursor: duckdb.DuckDBPyConnection, position: Position) -> None:
         begins = "" if self._position != NOTHING else " OR true"

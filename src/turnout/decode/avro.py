@@ -35,7 +35,8 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
     except Exception as error:  # fastavro and json have no base in common, and a schema can be anything
         raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from error
     smallest = sizes(named)
-    if any(_least_bytes(items, smallest) == 0 for items in _items([schema, *named.values()])):
+    arrays = [kind for kind in _types([schema, *named.values()]) if isinstance(kind, dict) and "items" in kind]
+    if any(_least_bytes(array["items"], smallest) == 0 for array in arrays):
         raise ValueError("it has an array of nothing, which can be of any length")
     recursive = is_recursive(named)
     fastavro.read.LOGICAL_READERS.update({f"{kind}-{_OWN}{name}": read for (kind, name), read in _READERS.items()})
@@ -108,7 +109,7 @@ def _shallow(record: Any) -> bool:
 
 def is_recursive(named: Mapping[str, Any]) -> bool:
     """Whether a type of these is part of itself."""
-    parts = {name: set(_names(schema, own=name)) & named.keys() for name, schema in named.items()}
+    parts = {name: {_name(kind) for kind in _types(_inner(schema))} & named.keys() for name, schema in named.items()}
     while plain := [name for name, used in parts.items() if not used & parts.keys()]:
         for name in plain:
             del parts[name]
@@ -139,26 +140,15 @@ def _least_bytes(kind: Any, named: Mapping[str, float], own: str | None = None) 
     return _least_bytes(kind["type"], named)
 
 
-def _names(node: Any, own: str | None = None) -> Iterator[str]:
-    """The names of types in a schema; `own` is that of the schema itself, which is not a part of it."""
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, list):
-        for branch in node:
-            yield from _names(branch)
-    elif isinstance(node, dict):
-        if own is None and "name" in node:
-            yield node["name"]
-        for inner in _inner(node):
-            yield from _names(inner)
-
-
-def _items(node: Any) -> Iterator[Any]:
-    """The types of the items of every array in a schema."""
-    if isinstance(node, dict) and "items" in node:
-        yield node["items"]
+def _types(node: Any) -> Iterator[Any]:
+    """A type, and all types that are written out below it."""
+    yield node
     for inner in node if isinstance(node, list) else _inner(node) if isinstance(node, dict) else ():
-        yield from _items(inner)
+        yield from _types(inner)
+
+
+def _name(kind: Any) -> str | None:
+    return kind if isinstance(kind, str) else kind.get("name") if isinstance(kind, dict) else None
 
 
 def _inner(node: Mapping[str, Any]) -> list[Any]:

@@ -45,8 +45,7 @@ from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
 from turnout.schemas.registry import SchemaRegistry
 from turnout.schemas.source_schemas import Schemas, schemas_of
 from turnout.sink.failures import failure
-from turnout.sink.topic_reader import TopicReader, policy_complaint
-from turnout.sink.topic_writer import sink_id
+from turnout.sink.topic_channel import TopicReader, policy_complaint, sink_id
 
 _ANSWER_SECONDS = 3.0
 SAMPLE_RECORDS = 100

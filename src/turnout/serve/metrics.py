@@ -18,7 +18,7 @@ from turnout import __version__
 from turnout.errors import TurnoutError
 from turnout.plan.control import Outcome
 from turnout.plan.tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
-from turnout.store.database import Database
+from turnout.store.database import Database, first_row
 from turnout.swap.metrics import METRICS, Metrics
 from turnout.swap.publisher import DISCARDED
 
@@ -120,12 +120,13 @@ def _swaps(cursor: duckdb.DuckDBPyConnection) -> Iterator[Metric]:
     outcomes = (*made, Outcome.FAILED, Outcome.CANCELLED, Outcome.REJECTED, Outcome.CANDIDATE, DISCARDED)
     yield _metric("turnout_swaps_total", _outcomes(cursor, "swaps", outcomes))
     sums = ", ".join(f"coalesce(sum({column}), 0)" for column in _PHASES.values())
-    row = cursor.execute(
+    row = first_row(
+        cursor,
         f"SELECT coalesce(sum(count), 0), {sums} FROM (SELECT outcome, 1 AS count, {', '.join(_PHASES.values())} "
         f"FROM turnout.swaps UNION ALL SELECT outcome, count, build, catchUp, publish FROM turnout.removed_rows "
         f"WHERE name = 'swaps') WHERE outcome IN (?, ?)",
         [outcome.value for outcome in made],
-    ).fetchone()
+    )
     assert row is not None
     name, defined = "turnout_swap_seconds", METRICS["turnout_swap_seconds"]
     seconds = SummaryMetricFamily(name, defined.text, labels=defined.labels)

@@ -15,7 +15,7 @@ import orjson
 from turnout.kafka.clients import Header
 from turnout.schemas.registry import SchemaRegistry
 from turnout.sink.records import Encode, PublishedTable
-from turnout.sink.topic_reader import FINGERPRINT
+from turnout.sink.topic_channel import FINGERPRINT
 from turnout_client.column_types import ColumnType
 from turnout_client.iso_times import parse_date, parse_moment
 

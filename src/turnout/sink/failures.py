@@ -8,7 +8,7 @@ from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError, first_line
 from turnout.kafka.clients import MISSING, describe
 from turnout.kafka.diagnosis import cause_of
-from turnout.sink.topic_writer import sink_id
+from turnout.sink.topic_channel import sink_id
 from turnout.store.database import is_store_failure, store_failed
 
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
@@ -27,11 +27,6 @@ def failure(error: Exception, topic: str, writer: str, kafka: KafkaSettings) -> 
     return TurnoutError(
         "sink_failed", f"unexpected error: {first_line(error)}", "see the log of the process", status=503
     )
-
-
-def replaced(topic: str) -> TurnoutError:
-    text = f"topic {topic!r} was deleted and created again"
-    return TurnoutError("sink_topic_replaced", text, "nothing has to be done: the whole table is written to it")
 
 
 def _of_kafka(error: KafkaError, topic: str, writer: str, kafka: KafkaSettings) -> TurnoutError:

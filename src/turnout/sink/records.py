@@ -97,12 +97,14 @@ def published_table(cursor: duckdb.DuckDBPyConnection, table: str) -> PublishedT
     return PublishedTable(position, table, key, columns, offsets, since if upto == version else None)
 
 
-def is_published(cursor: duckdb.DuckDBPyConnection, table: str, written: Position) -> bool:
-    """Whether `written` is the published state of the table. Quick: it is asked after every commit of the store."""
-    if scalar(cursor, PUBLISHED) != written.generation or not written.generation:
-        return False
-    version = f"SELECT version FROM g{written.generation}.versions WHERE name = ?"
-    return scalar(cursor, version, [table]) == written.version
+def changed_table(cursor: duckdb.DuckDBPyConnection, table: str, known: Position) -> PublishedTable | None:
+    """The table in this transaction; None where it is at `known`, which is quick: each commit of the store asks."""
+    if known.generation and scalar(cursor, PUBLISHED) == known.generation:
+        version = f"SELECT version FROM g{known.generation}.versions WHERE name = ?"
+        if scalar(cursor, version, [table]) == known.version:
+            return None
+    now = published_table(cursor, table)
+    return None if now is None or now.position == known else now
 
 
 def keeps_up(now: PublishedTable, written: Position) -> bool:

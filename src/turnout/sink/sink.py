@@ -1,30 +1,43 @@
-"""One sink: a thread that brings a topic to what a table shows, again and again, and its status.
+"""Sinks: a thread for each brings a topic to what a table shows, again and again; all of the configuration in force.
 
-What it writes is decided in `records.py`, from one moment of the store. It never makes a batch, a swap or another sink
-wait; where it fails it says why, and begins again after a pause.
+What a sink writes is decided in `records.py`, from one moment of the store. It never makes a batch, a swap or another
+sink wait; where it fails it says why, and begins again after a pause.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from turnout.config import KafkaSettings, SinkSettings
+import duckdb
+
+from turnout.config import Format, KafkaSettings, RegistrySettings, SinkSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import Header
 from turnout.plan.position import NOTHING, Position
+from turnout.schemas.registry import SchemaRegistry
+from turnout.sink.avro_values import AvroValues
 from turnout.sink.failures import failure
-from turnout.sink.records import PublishedTable, Values, is_published, make_records, published_table
-from turnout.sink.topic_channel import IDLE_SECONDS, TopicChannel
-from turnout.sink.topic_reader import policy_complaint
-from turnout.sink.topic_state import RecordSet, TopicState, moment
-from turnout.sink.topic_writer import SinkRecord, WriterSettings, sink_id
+from turnout.sink.records import (
+    JsonValues,
+    Lag,
+    PublishedTable,
+    Values,
+    changed_table,
+    lag,
+    make_records,
+)
+from turnout.sink.topic_channel import IDLE_SECONDS, SinkRecord, TopicChannel, WriterSettings, policy_complaint, sink_id
+from turnout.sink.topic_state import RecordSet, TopicState, forget_others, moment
 from turnout.store.database import Database
+from turnout.store.feed import Commit
 from turnout.store.outgoing import SinkPosition
 from turnout_client.retries import growing_pause
 
@@ -167,10 +180,8 @@ class Sink:
         """Write what waits, if anything does."""
         with self._tools.database.cursor() as cursor:
             with moment(cursor):
-                if is_published(cursor, self.settings.table, self.written):
-                    return False
-                table = published_table(cursor, self.settings.table)
-                if table is None or table.position == self.written:
+                table = changed_table(cursor, self.settings.table, self.written)
+                if table is None:
                     return False
                 form = self.settings.format.value
                 records = make_records(cursor, table, self.written, self._state.relation, form)
@@ -229,3 +240,73 @@ class Sink:
 def _swapped(headers: list[Header], number: int, count: int) -> list[Header]:
     """The headers of the first and the last record of a swap's difference."""
     return [*headers, ("turnout.swap", b"only" if count == 1 else b"begin" if number == 1 else b"end")]
+
+
+class Sinks:
+    """The running sinks. Any thread may ask; `change` and `stop` are for one."""
+
+    def __init__(self, database: Database, kafka: KafkaSettings, registry: RegistrySettings | None, say: Say) -> None:
+        self._database = database
+        self._registry = None if registry is None else SchemaRegistry(registry)
+        self._tools = SinkTools(database, kafka, self._values, say)
+        self._lock = threading.Lock()
+        self._running: dict[str, Sink] = {}
+        database.feed.listen(self._committed)
+
+    def change(self, settings: Mapping[str, SinkSettings]) -> None:
+        """Run these sinks from now on: what is new starts, what is gone stops, what differs starts anew.
+
+        A sink that starts writes the difference between what its topic holds and what is shown.
+        """
+        going = [sink for name, sink in self._running.items() if settings.get(name) != sink.settings]
+        self._stop(going, 5.0)
+        kept = {name: sink for name, sink in self._running.items() if sink not in going}
+        with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
+            forget_others(self._database, settings.keys())
+        started = {name: Sink(name, one, self._tools) for name, one in settings.items() if name not in kept}
+        with self._lock:
+            self._running = {name: kept.get(name) or started[name] for name in settings}
+        for sink in started.values():
+            sink.start()
+
+    def stop(self, timeout_seconds: float = 5.0) -> None:
+        self._database.feed.leave(self._committed)
+        self._stop(list(self._running.values()), timeout_seconds)
+        if self._registry is not None:
+            self._registry.close()
+
+    def status(self) -> list[SinkStatus]:
+        """Each sink, with what waits for it; asks the store."""
+        with self._lock:
+            running = list(self._running.values())
+        lags = self._lags(running)
+        return [_with_lag(sink.status(), lags.get(sink.name)) for sink in running]
+
+    def _lags(self, sinks: list[Sink]) -> dict[str, Lag]:
+        if not sinks:
+            return {}
+        try:
+            with self._database.read() as cursor:
+                return {sink.name: lag(cursor, sink.settings.table, sink.written) for sink in sinks}
+        except (duckdb.Error, TurnoutError):
+            return {}
+
+    def _committed(self, commit: Commit | None) -> None:
+        for sink in self._running.values():
+            sink.wake()
+
+    def _stop(self, sinks: list[Sink], timeout_seconds: float) -> None:
+        deadline = time.monotonic() + timeout_seconds
+        for sink in sinks:
+            sink.stop(0.0)
+        for sink in sinks:
+            sink.stop(max(0.0, deadline - time.monotonic()))
+
+    def _values(self, sink: SinkSettings) -> Values:
+        if sink.format is Format.AVRO and self._registry is not None:
+            return AvroValues(self._registry, sink.topic)
+        return JsonValues()
+
+
+def _with_lag(status: SinkStatus, found: Lag | None) -> SinkStatus:
+    return status if found is None else replace(status, waiting_versions=found.versions, waiting_rows=found.rows)

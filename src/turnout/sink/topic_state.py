@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from turnout.plan.position import NOTHING, Position
 from turnout.plan.sql_text import quoted
-from turnout.store.database import Database, registered, scalar
+from turnout.store.database import Database, first_row, registered, scalar
 
 SCHEMA = "sinks"
 _POSITIONS = f"{SCHEMA}.{quoted('sinks:positions')}"
@@ -88,10 +88,11 @@ class TopicState:
             cursor.execute(
                 f"CREATE TABLE IF NOT EXISTS {self.relation} (record VARCHAR, id UBIGINT, fingerprint UHUGEINT)"
             )
-            row = cursor.execute(
+            row = first_row(
+                cursor,
                 f"SELECT topic, topic_id, written, generation, version, read FROM {_POSITIONS} WHERE name = ?",
                 [self._sink],
-            ).fetchone()
+            )
             if row is not None and (row[0], row[1]) == (topic.name, topic.topic_id):
                 written = Position(row[3], row[4]) if row[2] == self._what else NOTHING
                 return written, {int(partition): offset for partition, offset in json.loads(row[5]).items()}

@@ -98,7 +98,7 @@ class GenerationQuery:
             self._name,
             self._readers.with_care() if careful else self._readers,
             self._read_so_far(),
-            self._plan_rest if built else self._plan,
+            partial(self._plan, built),
             self.take_piece,
             then=self._start_stream,
         )
@@ -215,17 +215,15 @@ class GenerationQuery:
             self._lock.release()
         return ended
 
-    def _plan(self, at: Offsets, records: int) -> Piece:
-        """The next piece to catch up on."""
-        ends = self._kafka.ends(self._tables.layout.topics)
-        piece = next_piece(at, self._reading.target, ends, records)
+    def _plan(self, built: bool, at: Offsets, records: int) -> Piece:
+        """The next piece to catch up on; if its views are built, of all that the topics have now."""
+        topics, target = self._tables.layout.topics, self._reading.target
+        if built:
+            ends = target = self._visible_ends(topics).keeping(at, self._listener.denied)
+        else:
+            ends = self._kafka.ends(topics)
         # The views have to be built, even if there was nothing to read.
-        return piece or Piece(at, Offsets({}), at, last=True)
-
-    def _plan_rest(self, at: Offsets, records: int) -> Piece:
-        """The next piece of what the topics have now, for a generation that has caught up before."""
-        ends = self._visible_ends(self._tables.layout.topics).keeping(at, self._listener.denied)
-        return next_piece(at, ends, ends, records) or Piece(at, Offsets({}), at, last=True)
+        return next_piece(at, target, ends, records) or Piece(at, Offsets({}), at, last=True)
 
     def take_piece(self, piece: Piece, decoded: Decoded) -> None:
         """Take a piece in one transaction of the store; after the last one the views are there."""

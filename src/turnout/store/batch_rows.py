@@ -2,13 +2,14 @@
 
 Each table is searched once: row ids by a scan of eight-byte hashes, then the rows. What was stored, what arrives and
 what goes together tell what is there afterwards, so nothing is looked up again. The rows are in Arrow and not in
-temporary tables, which take longer to make than most batches take otherwise; `SourceRelations` names them for SQL.
+temporary tables, which take longer to make than most batches take otherwise; `SourceRows` names them for SQL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import duckdb
 import numpy as np
@@ -19,42 +20,13 @@ import pyarrow.compute as pc
 from turnout.plan.joins import newest_sql, partition_newest_sql
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import SourceTable, ViewTable
+from turnout.store.database import arrow_table, scalar
 
 KEPT = ("_id", "_ts", "_hash")
 """The hidden columns that every row of a source has, besides the hashes of columns that chains join by."""
 
 Mask = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRelations:
-    """The names under which the SQL of a batch finds the rows of one source."""
-
-    source: str
-
-    @property
-    def arriving(self) -> str:
-        """The rows of the batch."""
-        return self._name("arriving")
-
-    @property
-    def evicted(self) -> str:
-        """The oldest rows beyond `max_rows`, of those stored and those arriving."""
-        return self._name("evicted")
-
-    @property
-    def replaced(self) -> str:
-        """With `rows: latest`: the stored rows of keys that the batch updates."""
-        return self._name("replaced")
-
-    @property
-    def replacing(self) -> str:
-        """With `rows: latest`: the rows that take the place of `replaced`."""
-        return self._name("replacing")
-
-    def _name(self, role: str) -> str:
-        return quoted(f"_{role}_{self.source}")
 
 
 def keys_relation(view: ViewTable) -> str:
@@ -81,21 +53,75 @@ class ShownChange:
     came: pa.Table
 
 
+class SourceRows:
+    """The rows of one source that a batch concerns, once they are collected."""
+
+    arriving: pa.Table
+    stored: pa.Table
+    """The stored rows of touched keys, with `rows: latest` also those of arriving keys."""
+    replacing: pa.Table
+    """With `rows: latest`: the rows that take the place of stored ones, with `_shown`."""
+
+    def __init__(self, source: SourceTable) -> None:
+        self.source = source
+        self.evicted: pa.Table | None = None
+        """The oldest rows beyond `max_rows`, of those stored and those arriving."""
+
+    def relation(self, role: str) -> str:
+        """The name under which SQL finds rows: those `arriving` and `evicted`.
+
+        With `rows: latest` also the stored ones that are `replaced`, and those `replacing` them.
+        """
+        return quoted(f"_{role}_{self.source.source}")
+
+    @cached_property
+    def _gone(self) -> pa.Table:
+        """The stored rows that are evicted."""
+        if self.evicted is None:
+            return self.arriving.slice(0, 0)
+        return self.evicted.filter(self.evicted["_stored"])
+
+    @cached_property
+    def change(self) -> ShownChange:
+        """The shown rows that go and come, once all sources are loaded."""
+        source, came, gone = self.source, self.arriving, self._gone
+        if source.latest:
+            stored, came = (rows.filter(rows["_shown"]) for rows in (self.stored, self.replacing))
+            again = pc.is_in(stored["_hash"], self.replacing["_hash"])
+            gone = stored.filter(pc.and_(again, pc.invert(pc.is_in(stored["_id"], came["_id"]))))
+            came = came.filter(pc.invert(pc.is_in(came["_id"], stored["_id"])))
+        names = ["_id", source.key, *source.hashed, *hash_names(source)]
+        return ShownChange(gone.select(names), came.select([*source.columns, "_id", "_ts", *hash_names(source)]))
+
+    @cached_property
+    def touched(self) -> TouchedRows:
+        """The rows of the touched keys; once those of all sources are looked up."""
+        stored, latest = self.stored, self.source.latest
+        names = [*self.source.columns, *KEPT]
+        came = self.replacing if latest else self.arriving
+        rows = pa.concat_tables([stored.select(names), came.select(names).cast(stored.select(names).schema)])
+        shown, comes = ((some["_shown"] if latest else pa.repeat(True, some.num_rows)) for some in (stored, came))
+        stays = shown
+        if latest:
+            stays = pc.and_not(shown, pc.is_in(stored["_hash"], self.arriving["_hash"]))
+        elif self.evicted is not None:
+            stays = pc.invert(pc.is_in(stored["_id"], self.evicted["_id"]))
+        before = np.concatenate([_mask(shown), np.zeros(came.num_rows, bool)])
+        after = np.concatenate([_mask(stays), _mask(comes)])
+        return TouchedRows(rows, before, after, self._gone[self.source.key].null_count)
+
+
 class BatchRows:
     """The rows of one batch, by source and view."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, table: Callable[[str], str]) -> None:
         self._cursor = cursor
         self._table = table
-        self._arriving: dict[str, pa.Table] = {}
-        self._evicted: dict[str, pa.Table] = {}
-        self._gone: dict[str, pa.Table] = {}
-        self._keyless_gone: dict[str, int] = {}
+        self._sources: dict[str, SourceRows] = {}
         self._keys: dict[str, pa.Array] = {}
-        self._stored: dict[str, pa.Table] = {}
-        self._replacing: dict[str, pa.Table] = {}
-        self._touched: dict[str, TouchedRows] = {}
-        self._changes: dict[str, ShownChange] = {}
+
+    def of(self, source: SourceTable) -> SourceRows:
+        return self._sources.setdefault(source.source, SourceRows(source))
 
     def collect_arriving(
         self, coming: Sequence[tuple[SourceTable, pa.Table]], ids: Callable[[SourceTable], str]
@@ -107,7 +133,7 @@ class BatchRows:
         queries = []
         most = max(len(source.hashed) for source, _ in coming)
         for source, rows in coming:
-            arriving = SourceRelations(source.source).arriving
+            arriving = self.of(source).relation("arriving")
             self._register(arriving, rows)
             hashes = [*hashes_sql(source), *(f"NULL AS _hash_{n}" for n in range(len(source.hashed) + 1, most + 1))]
             queries.append(f"SELECT {ids(source)} AS _id, {', '.join(hashes)} FROM {arriving}")
@@ -119,41 +145,34 @@ class BatchRows:
             rows = rows.select(names).set_column(len(source.columns), "_id", own["_id"])
             for name in hash_names(source):
                 rows = rows.append_column(name, own[name])
-            self._arriving[source.source] = rows
+            self.of(source).arriving = rows
             if source.latest or source.max_rows is not None:
-                self._register(SourceRelations(source.source).arriving, rows)
+                self._register(self.of(source).relation("arriving"), rows)
 
     def collect_evicted(self, source: SourceTable) -> int:
         """Find the oldest rows beyond `max_rows`, of those stored and those arriving; return how many they are."""
         if source.max_rows is None:
             return 0
-        relations = SourceRelations(source.source)
-        table, coming = self._table(source.table), self._arriving[source.source]
-        stored = self._cursor.execute(f"SELECT count(*) FROM {table}").fetchone()
-        excess = (stored[0] if stored else 0) + coming.num_rows - source.max_rows
+        own = self.of(source)
+        table, coming = self._table(source.table), own.arriving
+        excess = scalar(self._cursor, f"SELECT count(*) FROM {table}") + coming.num_rows - source.max_rows
         if excess <= 0:
             return 0
         names = ", ".join(["_id", *map(quoted, (source.key, *source.hashed)), *hash_names(source)])
-        every = f"SELECT {names}, _ts FROM {table} UNION ALL SELECT {names}, _ts FROM {relations.arriving}"
+        every = f"SELECT {names}, _ts FROM {table} UNION ALL SELECT {names}, _ts FROM {own.relation('arriving')}"
         going = self._arrow(f"SELECT {names} FROM ({every}) ORDER BY _ts, _id LIMIT {excess}")
-        self._evicted[source.source] = going
-        self._register(relations.evicted, going)
-        old = self._gone[source.source] = going.filter(pc.invert(pc.is_in(going["_id"], coming["_id"])))
-        self._keyless_gone[source.source] = old[source.key].null_count
-        self._arriving[source.source] = coming.filter(pc.invert(pc.is_in(coming["_id"], going["_id"])))
-        self._register(relations.arriving, self._arriving[source.source])
+        own.evicted = going.append_column("_stored", pc.invert(pc.is_in(going["_id"], coming["_id"])))
+        self._register(own.relation("evicted"), own.evicted)
+        own.arriving = coming.filter(pc.invert(pc.is_in(coming["_id"], going["_id"])))
+        self._register(own.relation("arriving"), own.arriving)
         return int(excess)
-
-    def evicts(self, source: SourceTable) -> bool:
-        """Whether rows of a source go because there are too many."""
-        return source.source in self._evicted
 
     def collect_keys(self, view: ViewTable) -> None:
         """Find the keys whose view rows change; a null key only where one row of it is shown (`rows: latest`)."""
         hashes = []
         for source in view.sources:
             nulls = source.latest and source is view.left and view.shows_null_keys
-            for rows in (self._arriving[source.source], self._evicted.get(source.source)):
+            for rows in (self.of(source).arriving, self.of(source).evicted):
                 if rows is not None:
                     keyed = rows if nulls or not rows[view.key].null_count else rows.filter(pc.is_valid(rows[view.key]))
                     hashes += keyed["_hash"].chunks
@@ -163,71 +182,31 @@ class BatchRows:
 
     def look_up(self, source: SourceTable, views: Sequence[ViewTable]) -> None:
         """Read the stored rows of all keys that these views need; with `rows: latest` also those of arriving keys."""
-        relations = SourceRelations(source.source)
+        own = self.of(source)
         keys = [keys_relation(view) for view in views if source in view.sources]
-        keys += [relations.arriving] if source.latest else []
+        keys += [own.relation("arriving")] if source.latest else []
         if not keys:
             return
         table = self._table(source.table)
         hashes = keys[0] if len(keys) == 1 else f"({' UNION ALL '.join(f'SELECT _hash FROM {name}' for name in keys)})"
         hidden = ["_id", "_ts", *hash_names(source), *(["_deleted", "_shown", "rowid AS _at"] if source.latest else [])]
-        stored = self._arrow(f"SELECT {columns_of(source, *hidden)} FROM {table} WHERE {has_key_in(hashes, table)}")
-        self._stored[source.source] = stored
+        own.stored = self._arrow(f"SELECT {columns_of(source, *hidden)} FROM {table} WHERE {has_key_in(hashes, table)}")
         if source.latest:
             # Not by SQL: DuckDB hands conditions on hashes to Arrow as numbers that it has no room for.
-            again = pc.is_in(stored["_hash"], self._arriving[source.source]["_hash"])
-            self._register(relations.replaced, stored.filter(again))
+            again = pc.is_in(own.stored["_hash"], own.arriving["_hash"])
+            self._register(own.relation("replaced"), own.stored.filter(again))
 
     def take_newest(self, source: SourceTable) -> None:
         """With `rows: latest`: choose the rows that take the place of the stored ones, with `_shown`."""
-        relations = SourceRelations(source.source)
-        every = (
-            f"(SELECT * EXCLUDE (_shown, _at) FROM {relations.replaced} UNION ALL BY NAME FROM {relations.arriving})"
-        )
-        self._replacing[source.source] = self._arrow(
+        own = self.of(source)
+        replaced = f"SELECT * EXCLUDE (_shown, _at) FROM {own.relation('replaced')}"
+        every = f"({replaced} UNION ALL BY NAME FROM {own.relation('arriving')})"
+        own.replacing = self._arrow(
             f"WITH kept AS MATERIALIZED (SELECT * EXCLUDE (_nth) FROM ({partition_newest_sql(every, source.key)})), "
             f"winners AS ({newest_sql('kept', source.key)}) "
             f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept"
         )
-        self._register(relations.replacing, self._replacing[source.source])
-
-    def change(self, source: SourceTable) -> ShownChange:
-        """The shown rows that go and come, once all sources are loaded."""
-        if (known := self._changes.get(source.source)) is not None:
-            return known
-        names = ["_id", source.key, *source.hashed, *hash_names(source)]
-        came = self._arriving[source.source]
-        gone = self._gone.get(source.source, came.slice(0, 0))
-        if source.latest:
-            stored, replacing = self._stored[source.source], self._replacing[source.source]
-            stored, came = stored.filter(stored["_shown"]), replacing.filter(replacing["_shown"])
-            again = pc.is_in(stored["_hash"], replacing["_hash"])
-            gone = stored.filter(pc.and_(again, pc.invert(pc.is_in(stored["_id"], came["_id"]))))
-            came = came.filter(pc.invert(pc.is_in(came["_id"], stored["_id"])))
-        every = [*source.columns, "_id", "_ts", *hash_names(source)]
-        change = self._changes[source.source] = ShownChange(gone.select(names), came.select(every))
-        return change
-
-    def touched(self, source: SourceTable) -> TouchedRows:
-        """The rows of the touched keys; once those of all sources are looked up."""
-        if (known := self._touched.get(source.source)) is not None:
-            return known
-        stored, arriving = self._stored[source.source], self._arriving[source.source]
-        names = [*source.columns, *KEPT]
-        came = self._replacing[source.source] if source.latest else arriving
-        rows = pa.concat_tables([stored.select(names), came.select(names).cast(stored.select(names).schema)])
-        shown = stored["_shown"] if source.latest else pa.repeat(True, stored.num_rows)
-        stays = shown
-        if source.latest:
-            stays = pc.and_not(shown, pc.is_in(stored["_hash"], arriving["_hash"]))
-        elif self.evicts(source):
-            stays = pc.invert(pc.is_in(stored["_id"], self._evicted[source.source]["_id"]))
-        comes = came["_shown"] if source.latest else pa.repeat(True, came.num_rows)
-        before = np.concatenate([_mask(shown), np.zeros(came.num_rows, bool)])
-        after = np.concatenate([_mask(stays), _mask(comes)])
-        touched = TouchedRows(rows, before, after, self._keyless_gone.get(source.source, 0))
-        self._touched[source.source] = touched
-        return touched
+        self._register(own.relation("replacing"), own.replacing)
 
     def key_hashes(self, view: ViewTable) -> Hashes:
         """The hashes of the keys whose view rows may change."""
@@ -236,7 +215,7 @@ class BatchRows:
 
     def seen_by(self, view: ViewTable, source: SourceTable) -> Mask:
         """Mark the rows of `touched` that this view sees after the batch, of the keys that it touches."""
-        touched = self.touched(source)
+        touched = self.of(source).touched
         seen = pc.is_in(touched.rows["_hash"], self._keys[view.table])
         if source is view.left and not source.latest and view.shows_null_keys:
             # Those that arrive, each with a row of its own; others are not looked up.
@@ -248,7 +227,7 @@ class BatchRows:
         self._cursor.register(name[1:-1].replace('""', '"'), rows)
 
     def _arrow(self, sql: str) -> pa.Table:
-        return self._cursor.execute(sql).to_arrow_table()
+        return arrow_table(self._cursor, sql)
 
 
 def holds(column: pa.ChunkedArray, values: pa.Array) -> Mask:

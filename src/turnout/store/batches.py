@@ -18,8 +18,8 @@ from turnout.plan.offsets import LIFE_BITS, MOST_LIVES, OFFSET_BITS
 from turnout.plan.sql_text import literal
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.plan.times import moment_sql
-from turnout.store.batch_rows import BatchRows, SourceRelations, stored_sql
-from turnout.store.database import next_version, registered, scalar
+from turnout.store.batch_rows import BatchRows, stored_sql
+from turnout.store.database import arrow_table, next_version, registered, scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Commit, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import write_quality
@@ -137,12 +137,12 @@ class Batch:
             self._note_bad_records()
 
     def _append(self, source: SourceTable) -> None:
-        table, relations = self._tables.table(source.table), SourceRelations(source.source)
-        if self._rows.evicts(source):
+        table, own = self._tables.table(source.table), self._rows.of(source)
+        if own.evicted is not None:
             written = WrittenTable(source.table, table, source.columns, ["_id"])
-            self.log.remove(written, f"_id IN (SELECT _id FROM {relations.evicted})")
-        plain = source.max_rows is None
-        rows = stored_sql(source, relations.arriving, self._ids(source)) if plain else f"FROM {relations.arriving}"
+            self.log.remove(written, f"_id IN (SELECT _id FROM {own.relation('evicted')})")
+        arriving = own.relation("arriving")
+        rows = stored_sql(source, arriving, self._ids(source)) if source.max_rows is None else f"FROM {arriving}"
         self.log.add(source.table, f"INSERT INTO {table} BY NAME {rows}")
 
     def _merge(self, source: SourceTable) -> None:
@@ -150,11 +150,11 @@ class Batch:
 
         A tombstone is kept as a row that is not shown, so that an older record of another partition stays hidden.
         """
-        table, relations = self._tables.table(source.table), SourceRelations(source.source)
+        table, own = self._tables.table(source.table), self._rows.of(source)
         self._rows.take_newest(source)
         written = WrittenTable(source.table, table, source.columns, ["_id", "_shown"])
-        self.log.remove(written, f"rowid IN (SELECT _at FROM {relations.replaced})")
-        self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {relations.replacing}")
+        self.log.remove(written, f"rowid IN (SELECT _at FROM {own.relation('replaced')})")
+        self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {own.relation('replacing')}")
 
     def _note_bad_records(self) -> None:
         # Sources that read one topic complain of the same.
@@ -220,11 +220,12 @@ class Batch:
             return None
         topics = [source.topic for source in self._layout.sources]
         readers = " ".join(f"WHEN {literal(topic)} THEN {topics.count(topic)}" for topic in dict.fromkeys(topics))
-        letters = self._cursor.execute(
+        letters = arrow_table(
+            self._cursor,
             f"SELECT first(key) AS key, first(value) AS value, {_PLACE}, arg_min(reason, source) AS reason "
             f"FROM (SELECT source, {self._placed()}, reason, key, value FROM {_FAULTS} WHERE whole) "
-            f"GROUP BY {_PLACE} HAVING count(DISTINCT source) = CASE topic {readers} END ORDER BY {_PLACE}"
-        ).to_arrow_table()
+            f"GROUP BY {_PLACE} HAVING count(DISTINCT source) = CASE topic {readers} END ORDER BY {_PLACE}",
+        )
         return letters if letters.num_rows else None
 
     def tell(self) -> None:

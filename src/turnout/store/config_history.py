@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 
 from turnout.config.changes import Change
-from turnout.store.database import Readable
+from turnout.store.database import Readable, arrow_table
 
 MOST_ENTRIES = 1_000
 _TABLE = "turnout.config_history"
@@ -70,7 +70,7 @@ def entries(store: Readable, most: int = MOST_ENTRIES) -> list[ConfigVersion]:
     with store.read() as cursor:
         # Without it the times have the zone of the machine.
         cursor.execute("SET TimeZone = 'UTC'")
-        found = cursor.execute(f"SELECT {_READ} FROM {_TABLE} ORDER BY _id DESC LIMIT ?", [most]).to_arrow_table()
+        found = arrow_table(cursor, f"SELECT {_READ} FROM {_TABLE} ORDER BY _id DESC LIMIT ?", [most])
     return [ConfigVersion(**row | {"changes": json.loads(row["changes"])}) for row in found.to_pylist()]
 
 

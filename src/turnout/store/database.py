@@ -10,10 +10,11 @@ import ctypes
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -24,6 +25,8 @@ from turnout.store.feed import Feed
 from turnout.store.outgoing import SinkPositions
 
 FILE_NAME = "store.duckdb"
+_FORMAT = {"storage_compatibility_version": "v1.0.0"}
+"""The format of new stores is that of DuckDB 1, which takes no longer and which an older Turnout opens too."""
 
 _BOOKKEEPING = """
 CREATE SCHEMA IF NOT EXISTS turnout;
@@ -86,6 +89,7 @@ CREATE OR REPLACE VIEW main.alerts AS FROM turnout.alerts;
 
 PUBLISHED = "SELECT generation FROM turnout.published"
 _FETCHED_BY_ID = 1_000
+_CLOSING_SECONDS = 0.01
 
 
 class Interruptible(Protocol):
@@ -134,7 +138,7 @@ class Database:
     def _connect(self) -> duckdb.DuckDBPyConnection:
         new = not self.path.exists()
         try:
-            connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit})
+            connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit, **_FORMAT})
         except duckdb.IOException as error:
             if new and "No space" in str(error):
                 self.path.unlink(missing_ok=True)  # the beginning of a file is no store, also when there is room again
@@ -211,19 +215,37 @@ class Database:
     def reopen(self) -> None:
         """Close and open again: the way out after an error that DuckDB holds to be fatal, such as a full disk."""
         with self._shared:
-            self._connection.close()
+            self.close()
             self._connection = self._connect()
 
     def close(self) -> None:
-        self._connection.close()
+        """Close when the statements of other threads have ended: DuckDB refuses to while one runs."""
+        while True:
+            try:
+                return self._connection.close()
+            except duckdb.ResourceInUseException:
+                time.sleep(_CLOSING_SECONDS)
 
 
 def scalar(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
 ) -> int:
     """Run a statement; the number that it answers (a count, or how many rows it changed), 0 where it answers none."""
-    row = cursor.execute(sql, parameters if isinstance(parameters, Mapping) else list(parameters)).fetchone()
+    row = first_row(cursor, sql, parameters)
     return int(row[0]) if row else 0
+
+
+def first_row(
+    cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
+) -> tuple[Any, ...] | None:
+    """Run a statement that answers few rows, and read it to the end: an open result keeps others from the cursor."""
+    values = parameters if isinstance(parameters, Mapping) else list(parameters)
+    return next(iter(cursor.execute(sql, values).fetchall()), None)
+
+
+def arrow_table(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
+    """Run a statement; its rows in memory, as a relation gives them: a result of `execute` copies them."""
+    return cursor.sql(sql, params=list(parameters)).to_arrow_table()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from turnout.plan.tables import SHOWN_OF_STORE, Layout
 from turnout.store import identity
 from turnout.store.batch_rows import hash_names, hash_sql, shown_sql
 from turnout.store.batches import Batch, Progress
-from turnout.store.database import Database, next_version, scalar
+from turnout.store.database import Database, first_row, next_version, scalar
 from turnout.store.left_out import KeysLeftOut, LeftOutState, create_left_out, read_left_out
 from turnout.store.outgoing import create_book
 from turnout.store.views import identity_sql, row_hash_sql
@@ -91,7 +91,7 @@ class GenerationTables:
         known = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'"
         if (
             scalar(cursor, known, [self.schema])
-            and cursor.execute(f"FROM {self.schema}.hashing EXCEPT {_HASHING}").fetchone() is None
+            and first_row(cursor, f"FROM {self.schema}.hashing EXCEPT {_HASHING}") is None
         ):
             return
         for source in self.layout.sources:
@@ -140,7 +140,7 @@ class GenerationTables:
         if cursor is None:
             with self.database.read() as reading:
                 return self.progress(reading)
-        row = cursor.execute(f"SELECT batch_id, offsets, records, views_built FROM {self.schema}.progress").fetchone()
+        row = first_row(cursor, f"SELECT batch_id, offsets, records, views_built FROM {self.schema}.progress")
         return Progress(*row) if row else Progress()
 
     def left_out(self, cursor: duckdb.DuckDBPyConnection | None = None) -> KeysLeftOut:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, Sides, ViewTable
 from turnout.store.batch_rows import Hashes, Mask, ShownChange, TouchedRows, hashes_of, shown_sql
+from turnout.store.database import arrow_table
 
 _COLUMNS = ("leftRows", "rightRows", "matched", "unmatchedLeft", "unmatchedRight", "duplicateRightKeys", "nullKeys")
 
@@ -110,10 +111,11 @@ def move_chain_quality(
                 cursor.register("_touched", {"h": hashes})
                 table = f"{schema}.{quoted(source.table)}"
                 near = f"{source.hash_name(column)} IN (SELECT h FROM _touched)"
-                there = cursor.execute(
+                there = arrow_table(
+                    cursor,
                     f"SELECT {quoted(column)} AS key, count(*) AS n FROM ({shown_sql(source, table)}) "
-                    f"WHERE {near} GROUP BY ALL"
-                ).to_arrow_table()
+                    f"WHERE {near} GROUP BY ALL",
+                )
             came, gone = changed[source.source].came[column], changed[source.source].gone[column]
             kind = there["key"].type
             chunks = [chunk for some in (there["key"], came, gone) for chunk in some.cast(kind).chunks]

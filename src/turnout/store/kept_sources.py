@@ -73,28 +73,23 @@ class KeptTopics:
             return {source.source: _shown_rows(cursor, tables, source) for source in _sources(tables, self.topics)}
 
     def copy(self, cursor: duckdb.DuckDBPyConnection, new: GenerationTables) -> dict[str, int]:
-        """Copy what is kept into the empty tables of a new generation; return how many rows each source shows."""
-        return copy_sources(cursor, self.tables, new, self.topics) if self.tables else {}
+        """Copy rows and faults into the empty tables of a new generation; return how many rows each source shows.
 
-
-def copy_sources(
-    cursor: duckdb.DuckDBPyConnection, published: GenerationTables, new: GenerationTables, topics: Collection[str]
-) -> dict[str, int]:
-    """Copy rows and faults of these topics inside the caller's transaction; return how many rows each source shows.
-
-    `new` has its empty tables. Hashes are computed again: views of `new` may look rows up by other columns.
-    """
-    rows: dict[str, int] = {}
-    before = {source.source: source for source in _sources(published, topics)}
-    for source in _sources(new, topics):
-        _copy_rows(cursor, source, published.table(before[source.source].table), new.table(source.table))
-        rows[source.source] = _shown_rows(cursor, new, source)
-    cursor.execute(
-        f"INSERT INTO {new.schema}.bad_records ({_FAULT_COLUMNS}) SELECT {_FAULT_COLUMNS} "
-        f"FROM {published.schema}.bad_records WHERE topic IN (SELECT unnest(?::VARCHAR[])) ORDER BY rowid",
-        [list(topics)],
-    )
-    return rows
+        Inside the caller's transaction. Hashes are computed again: views of `new` may look rows up by other columns.
+        """
+        published, rows = self.tables, dict[str, int]()
+        if published is None:
+            return rows
+        before = {source.source: source for source in _sources(published, self.topics)}
+        for source in _sources(new, self.topics):
+            _copy_rows(cursor, source, published.table(before[source.source].table), new.table(source.table))
+            rows[source.source] = _shown_rows(cursor, new, source)
+        cursor.execute(
+            f"INSERT INTO {new.schema}.bad_records ({_FAULT_COLUMNS}) SELECT {_FAULT_COLUMNS} "
+            f"FROM {published.schema}.bad_records WHERE topic IN (SELECT unnest(?::VARCHAR[])) ORDER BY rowid",
+            [list(self.topics)],
+        )
+        return rows
 
 
 def topics_made_anew(published: GenerationTables) -> set[str]:

@@ -18,7 +18,7 @@ from turnout.plan.control import ApplyRequest, topic_field
 from turnout.plan.plan import Plan
 from turnout.plan.sql_text import quoted
 from turnout.plan.times import moment_sql, now_milliseconds
-from turnout.store.database import Database, next_version, scalar
+from turnout.store.database import Database, arrow_table, first_row, next_version, scalar
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ class Ledger:
 
     def status(self) -> dict[str, Any]:
         with self.database.read() as cursor:
-            rows = cursor.execute("SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status").to_arrow_table()
+            rows = arrow_table(cursor, "SELECT * EXCLUDE (_id) FROM turnout.orchestrator_status")
         row: dict[str, Any] = rows.to_pylist()[0]
         return row
 
@@ -172,9 +172,9 @@ class Ledger:
     def _add_message(self, cursor: duckdb.DuckDBPyConnection, message: MessageRecord) -> MessageRecord | None:
         # The time is part of its identity: a control topic that was made anew counts its offsets from 0 again.
         moment = now_milliseconds() if message.timestamp_ms is None else message.timestamp_ms
-        identity = {"moment": moment, "partition": message.partition, "offset": message.offset}
+        identity: dict[str, object] = {"moment": moment, "partition": message.partition, "offset": message.offset}
         given = {"requester": message.requester, "raw": message.raw, "refused": self.hide(message.refused)}
-        row = cursor.execute(_ADD_MESSAGE, identity | given).fetchone()
+        row = first_row(cursor, _ADD_MESSAGE, {**identity, **given})
         if row and message.apply is not None:
             cursor.execute("INSERT INTO turnout.applies VALUES (?, ?, ?, ?, ?, ?)", [row[0], *astuple(message.apply)])
         return replace(message, number=row[0]) if row else None
@@ -202,11 +202,12 @@ class Ledger:
         self, cursor: duckdb.DuckDBPyConnection, message: int, request_id: str | None, outcome: str, detail: str
     ) -> None:
         """Give a message its one outcome. From now on it is only looked at, so secrets are masked in it."""
-        settled = cursor.execute(
+        settled = first_row(
+            cursor,
             "UPDATE turnout.control_raw SET outcome = ?, detail = ?, requestId = ? "
             "WHERE _id = ? AND outcome IS NULL RETURNING raw",
             [outcome, self.hide(detail), request_id, message],
-        ).fetchone()
+        )
         assert settled is not None, f"message {message} has an outcome already"
         cursor.execute("DELETE FROM turnout.applies WHERE message = ?", [message])
         if (raw := self.hide(settled[0])) != settled[0]:

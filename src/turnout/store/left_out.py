@@ -23,7 +23,7 @@ from turnout.plan.joins import Join
 from turnout.plan.sql_text import literal, quoted
 from turnout.plan.tables import ChainView, RowBound, ViewTable
 from turnout.store.batch_rows import Hashes, Mask, chosen, holds, shown_sql
-from turnout.store.database import registered
+from turnout.store.database import arrow_table, registered
 
 Counts = npt.NDArray[np.float64]
 
@@ -138,7 +138,7 @@ class LeftOutState:
             return {}
         names = ", ".join(f"n{number}::DOUBLE AS n{number}" for number in numbers)
         keys = f"SELECT CAST(key AS VARCHAR) AS key, _hash, {names} {grouped('key', near, keys=True)}"
-        found = self._cursor.execute(keys).to_arrow_table()
+        found = arrow_table(self._cursor, keys)
         left, *rights = (found[f"n{number}"].to_numpy() for number in numbers)
         found = found.filter(pa.array(most_rows(bound.join, left, rights) > bound.most))
         return dict(zip(found["key"].to_pylist(), found["_hash"].to_pylist(), strict=True))
@@ -159,7 +159,7 @@ class LeftOutState:
         at, column = bound.rights[0]
         kind = view.sources[at].columns[column].duckdb
         found = f"SELECT CAST(key AS {kind}) AS key FROM {self._schema}.left_out WHERE name = ?"
-        return self._cursor.execute(found, [bound.name]).to_arrow_table()["key"].combine_chunks()
+        return arrow_table(self._cursor, found, [bound.name])["key"].combine_chunks()
 
     def of_step(self, view: ChainView, number: int) -> pa.Array | None:
         """The values that match nothing in a step of a chain; None where there are none."""

@@ -108,8 +108,8 @@ class OutgoingRows:
 
     def _book(self) -> tuple[int | None, int | None]:
         sql = f"SELECT since, upto FROM {self.schema}.{BOOK} WHERE name = ?"
-        row = self.cursor.execute(sql, [self.table]).fetchone()
-        return (row[0], row[1]) if row else (None, None)
+        rows = self.cursor.execute(sql, [self.table]).fetchall()
+        return rows[0] if rows else (None, None)
 
     def _insert(self, rows: str, delta: Delta, version: int) -> None:
         names = ", ".join([ROW, *map(quoted, self.columns)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
-from turnout.store.database import Database, Readable
+from turnout.store.database import Database, Readable, first_row, scalar
 from turnout.store.query.windows import store_faults
 
 MAX_SAVED = 200
@@ -19,7 +19,7 @@ def list_saved(database: Readable) -> dict[str, str]:
 def read_view(database: Readable, name: str) -> str:
     """The text of one view."""
     with store_faults("read"), database.read() as cursor:
-        row = cursor.execute("SELECT view FROM turnout.saved_views WHERE name = ?", [name]).fetchone()
+        row = first_row(cursor, "SELECT view FROM turnout.saved_views WHERE name = ?", [name])
     if row is None:
         raise _unknown(name)
     return str(row[0])
@@ -29,8 +29,7 @@ def save_view(database: Database, name: str, view: str) -> None:
     """Keep a view, in place of the one of its name."""
     with store_faults("written"), database.write() as cursor:
         cursor.execute("DELETE FROM turnout.saved_views WHERE name = ?", [name])
-        row = cursor.execute("SELECT count(*) FROM turnout.saved_views").fetchone()
-        if row and row[0] >= MAX_SAVED:
+        if scalar(cursor, "SELECT count(*) FROM turnout.saved_views") >= MAX_SAVED:
             raise TurnoutError(
                 code="too_many_saved",
                 message=f"saved: {MAX_SAVED} views are saved, which is the most",

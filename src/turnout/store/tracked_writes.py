@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.plan.sql_text import quoted
+from turnout.store.database import arrow_table
 from turnout.store.feed import MAX_DELTA_ROWS, Delta, Wanted
 from turnout.store.identity import ROW
 
@@ -50,7 +51,7 @@ class TrackedWrites:
         wanted_columns = [quoted(name) for name in table.columns if wanted.every or name in wanted.columns]
         names = ", ".join([*wanted_columns, *table.hidden, ROW])
         going = f"SELECT {names}, rowid AS _at FROM {table.relation} WHERE {condition}"
-        rows = self._cursor.execute(going).to_arrow_table()
+        rows = arrow_table(self._cursor, going)
         self._removed.setdefault(table.table, []).append(_told(rows))
         self._cursor.register("_going", {"_at": rows["_at"].to_numpy()})
         self._run(table.table, f"DELETE FROM {table.relation} WHERE rowid IN (SELECT _at FROM _going)")
@@ -60,7 +61,7 @@ class TrackedWrites:
         if self._wants(table) is None:
             self._run(table, sql)
             return
-        returned = self._cursor.execute(f"{sql} RETURNING *").to_arrow_table()
+        returned = arrow_table(self._cursor, f"{sql} RETURNING *")
         self._added.setdefault(table, []).append(_told(returned))
         if returned.num_rows:
             self.changed.add(table)

@@ -32,7 +32,7 @@ from turnout.plan.control import ApplyRequest
 from turnout.plan.joins import Join
 from turnout.plan.offsets import Offsets
 from turnout.plan.swap_rules import SwapState
-from turnout.sink.sinks import Sinks
+from turnout.sink.sink import Sinks
 from turnout.spark.jvm.engine import Engine, is_gone
 from turnout.store.database import Database, is_store_failure
 from turnout.store.generation_tables import GenerationTables

@@ -23,8 +23,7 @@ from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.jvm.callbacks import CallbackConnections
 from turnout.spark.jvm.checkpoints import Folder
 from turnout.spark.jvm.session import pool
-from turnout.spark.read.readers import FEW_RECORDS, KafkaReaders
-from turnout.spark.read.through_jvm import FETCH, raw_records
+from turnout.spark.read.readers import FETCH, FEW_RECORDS, KafkaReaders, raw_records
 
 CALM_RATE = 100.0
 CALM_SECONDS = 0.6

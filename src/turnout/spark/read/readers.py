@@ -1,4 +1,4 @@
-"""The one place that decides how records come in. Each way is a `Reader`: a range of offsets -> decoded rows.
+"""The one place that decides how records come in. Each way is a function: a range of offsets -> decoded rows.
 
 | way | when | why |
 |---|---|---|
@@ -10,23 +10,42 @@ worker: 9.1 instead of 9.9 processor seconds, and 200 MB less. (With workers tha
 | `TASKS`: librdkafka in Spark's tasks | more records, and each range that the JVM cannot carry or must not see | 2 us \
 a record, on all cores. No record passes the JVM: so any timestamp comes as it is, and no batch can end it. |
 
-A reader that cannot give all records of a range as they are gives None; then tasks read them.
+Spark's source brings keys, values, offsets and times as they are, and plans nothing but a projection; the driver
+decodes. A task reads and decodes by itself (`task.py`). A way that cannot give all records of a range as they are gives
+None; then tasks read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import contextlib
+import itertools
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from enum import Enum, auto
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from turnout.decode.shape import Decoded
-from turnout.plan.offsets import Offsets
+import turnout.decode
+from turnout.decode.shape import RAW, Decoded, merge
+from turnout.decode.shape import read as read_file
+from turnout.errors import TurnoutError
+from turnout.kafka import unpacking
+from turnout.plan import offsets, times
+from turnout.plan.offsets import OFFSET_BITS, Offsets
 from turnout.schemas.record_decoder import RecordDecoder
-from turnout.spark.read.in_tasks import TaskReader
-from turnout.spark.read.through_jvm import SourceReader, StreamReader
+from turnout.spark.jvm.cluster import runs_here
+from turnout.spark.jvm.java_errors import is_disconnected
+from turnout.spark.jvm.session import pool, scratch
+from turnout.spark.read import task
+from turnout.spark.read.task import Range, TaskResult
+from turnout_client import arrow_columns, column_types, iso_times
 
 FEW_RECORDS = 20_000
 MANY_RECORDS = 40_000
@@ -35,13 +54,40 @@ STEADY_RECORDS = 8_000
 """After a batch of more than this, the next one is read by tasks from this size on: their workers run by then, or soon
 pay for their start."""
 
+TASK_RECORDS = 125_000
+"""How many records a task reads at most: the jobs of other generations wait for the end of one."""
 
-class Reader(Protocol):
-    """One way to read."""
+SMALLEST_TASK = 5_000
+"""A task reads at least so many records, if there are."""
 
-    def read(self, start: Offsets, end: Offsets) -> Decoded | None:
-        """Read the partitions of `start`, from there to `end`; None where some record does not come as it is."""
-        ...
+ONE_BATCH = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
+"""With care: a fetch brings one batch, which may be much when it is unpacked; the next comes when that is taken."""
+
+_NUMBERS = itertools.count()
+
+# Spark turns Kafka's milliseconds into microseconds, of which the calendar before 1582 is another.
+_LEAST_MILLISECONDS = -12_219_292_800_000 + 20 * 86_400_000
+_LARGEST_OFFSET = (1 << OFFSET_BITS) - 1
+
+FETCH = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(64 << 20),
+    # A fetch never waits for records that are not there yet: Spark asks for each partition's first and last offset
+    # after every fetch, and the broker answers only when the fetch ahead of that question is answered.
+    "kafka.fetch.max.wait.ms": "0",
+    "kafka.allow.auto.create.topics": "false",
+    # Records of a transaction are read when it is committed, and never if it is aborted.
+    "kafka.isolation.level": "read_committed",
+    # A topic that is deleted between two questions is asked for until this time is over (a minute by default), and
+    # the other topics wait as long. Kafka wants the second not to be longer than the first.
+    "kafka.default.api.timeout.ms": "10000",
+    "kafka.request.timeout.ms": "10000",
+    "fetchOffset.numRetries": "2",
+    "fetchOffset.retryIntervalMs": "500",
+    # A topic that is deleted, or records that retention took, end nothing; a loss is detected and reported.
+    "failOnDataLoss": "false",
+}
 
 
 class Way(Enum):
@@ -93,23 +139,169 @@ class KafkaReaders:
         if not records:
             return Decoded({})
         way = choose(records, streamed=batch is not None, before=before, careful=self.careful)
-        reader: Reader | None = None
         if way is Way.STREAM and batch is not None:
-            reader = StreamReader(batch.coalesce(1) if records <= FEW_RECORDS else batch, self.decoder)
-        elif way is Way.SOURCE:
-            reader = SourceReader(self.session, self.name, self.decoder, self.options)
-        decoded = reader.read(start, end) if reader is not None else None
-        return self._tasks.read(start, end) if decoded is None else decoded
-
-    @property
-    def _tasks(self) -> TaskReader:
-        return TaskReader(self.session, self.name, self.decoder, self.properties, self.careful)
+            decoded = read_batch(batch.coalesce(1) if records <= FEW_RECORDS else batch, self.decoder, start)
+            if decoded is not None:
+                return decoded
+        self.session.sparkContext.addJobTag(self.name)
+        with pool(self.session, self.name):
+            if way is Way.SOURCE:
+                decoded = read_source(self.session, self.options, self.decoder, start, end)
+                if decoded is not None:
+                    return decoded
+            properties = {**self.properties(), **(ONE_BATCH if self.careful else {})}
+            return read_in_tasks(self.session, self.name, self.decoder, properties, start, end)
 
     @property
     def cores(self) -> int:
         """How many tasks can run at once now."""
-        return self._tasks.cores
+        return int(self.session.sparkContext.defaultParallelism)
 
     def cancel(self) -> None:
         """End the jobs that read."""
-        self._tasks.cancel()
+        with contextlib.suppress(Exception):  # a JVM that is gone has no jobs
+            self.session.sparkContext.cancelJobsWithTag(self.name)
+
+
+def raw_records(frame: DataFrame, topics: Sequence[str]) -> DataFrame:
+    """Records of Spark's Kafka source as `RAW` has them."""
+    # Names of topics have no characters that a literal would have to escape.
+    numbers = " ".join(f"WHEN '{topic}' THEN {number}" for number, topic in enumerate(topics))
+    return frame.selectExpr(
+        f"CAST(CASE topic {numbers} END AS INT) AS _topic",
+        f"(CAST(`partition` AS BIGINT) << {OFFSET_BITS}) | `offset` AS _id",
+        "unix_millis(timestamp) AS _ts",
+        "key",
+        "value",
+    )
+
+
+def _collected(frame: DataFrame) -> pa.Table | None:
+    """The records of `raw_records`; None where a timestamp is one that Spark's source cannot carry."""
+    try:
+        records: pa.Table = frame.toArrow()
+    except Exception as error:
+        if "overflow" not in str(error):
+            raise
+        return None
+    if records.num_rows and pc.min(records["_ts"]).as_py() < _LEAST_MILLISECONDS:
+        return None
+    return records.cast(RAW)
+
+
+def read_batch(frame: DataFrame, decoder: RecordDecoder, start: Offsets) -> Decoded | None:
+    """Read the batch of the stream that Spark gives as a frame; None where some record does not come as it is."""
+    records = _collected(frame)
+    return None if records is None else decoder.decode(unread(records, decoder.topics, start))
+
+
+def unread(records: pa.Table, topics: Sequence[str], start: Offsets) -> pa.Table:
+    """The records at `start` or behind it: Spark reads a topic that it may see again from its first record."""
+    places = pa.table({"topic": records["_topic"], "at": pc.shift_right(records["_id"], OFFSET_BITS)})
+    least = places.append_column("_id", records["_id"]).group_by(["topic", "at"]).aggregate([("_id", "min")])
+    for row in least.to_pylist():
+        # Of a partition without a start nothing is left to read.
+        first = start.next.get((topics[row["topic"]], row["at"]), _LARGEST_OFFSET)
+        if row["_id_min"] & _LARGEST_OFFSET < first:
+            same = pc.and_(pc.equal(places["topic"], row["topic"]), pc.equal(places["at"], row["at"]))
+            before = pc.less(records["_id"], row["at"] << OFFSET_BITS | first)
+            kept = pc.invert(pc.and_(same, before))
+            records, places = records.filter(kept), places.filter(kept)
+    return records
+
+
+def read_source(
+    session: SparkSession,
+    options: Callable[[], Mapping[str, str]],
+    decoder: RecordDecoder,
+    start: Offsets,
+    end: Offsets,
+) -> Decoded | None:
+    """Read the partitions of `start`, from there to `end`, by Spark's batch source for Kafka, in one task.
+
+    None where some record does not come as it is, and where Spark fails, as for a topic that is deleted meanwhile.
+    """
+    partitions: dict[str, list[int]] = {}
+    for topic, partition in sorted(start.next):
+        partitions.setdefault(topic, []).append(partition)
+    try:
+        frame = (
+            session.read.format("kafka")
+            .options(**FETCH)
+            .options(**options())
+            .option("assign", json.dumps(partitions))
+            .option("startingOffsets", start.to_json())
+            .option("endingOffsets", Offsets({place: end.next[place] for place in start.next}).to_json())
+            .load()
+        )
+        records = _collected(raw_records(frame, decoder.topics).coalesce(1))
+    except Exception as error:
+        if is_disconnected(error):
+            raise
+        return None
+    return None if records is None else decoder.decode(records)
+
+
+def carry_code() -> None:
+    """Send the code of tasks with them, for workers that have no Turnout."""
+    for module in (task, turnout.decode, unpacking, offsets, times, arrow_columns, column_types, iso_times):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def read_in_tasks(
+    session: SparkSession,
+    name: str,
+    decoder: RecordDecoder,
+    properties: Mapping[str, Any],
+    start: Offsets,
+    end: Offsets,
+) -> Decoded:
+    """Read the partitions of `start`, from there to `end`; TurnoutError where Kafka does not give them.
+
+    `name` is in the name of the folder for rows. Workers that are elsewhere get the code, and have no such folder.
+    """
+    here = runs_here(session)
+    if not here:
+        carry_code()
+    ranges = split(decoder.topics, start, end, int(session.sparkContext.defaultParallelism))
+    if not ranges:
+        return Decoded({})
+    with _folder(scratch(session) / f"bulk-{name}-{next(_NUMBERS)}") if here else contextlib.nullcontext() as folder:
+        job = task.task(properties, decoder.for_workers(), folder, decoder.largest_bytes)
+        plain = session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges))
+        # A file can be removed once it is mapped: its rows stay as long as somebody has them.
+        return decoder.complete(merge(decoded_parts([TaskResult(*one) for one in plain.mapPartitions(job).collect()])))
+
+
+def decoded_parts(results: Sequence[TaskResult]) -> list[Decoded]:
+    """The rows that tasks left; TurnoutError where one of them could not read."""
+    errors = dict.fromkeys(one.error for one in results if one.error is not None)
+    if errors:
+        raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
+    return [read_file(one.file or one.data or b"") for one in results]
+
+
+@contextlib.contextmanager
+def _folder(folder: Path) -> Iterator[str]:
+    """Make a folder for a block."""
+    folder.mkdir(parents=True)
+    try:
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int) -> list[Range]:
+    """The ranges of a job's tasks: up to `TASK_RECORDS` each, or less where some cores would have nothing to do."""
+    total = sum(max(0, end.next[place] - max(0, first)) for place, first in start.next.items())
+    most = max(SMALLEST_TASK, min(TASK_RECORDS, -(-total // cores)))
+    ranges = []
+    for (topic, partition), first in start.next.items():
+        until = end.next[topic, partition]
+        count = max(1, until - max(0, first))
+        size = -(-count // -(-count // most))  # evenly: what a task takes for itself, it takes for few, too
+        edges = [first, *range(max(0, first) + size, until, size), until]
+        ranges += [
+            Range(topic, topics.index(topic), partition, a, b) for a, b in itertools.pairwise(edges) if max(a, 0) < b
+        ]
+    return ranges

@@ -101,14 +101,14 @@ def read_difference(database: Readable, asked: DifferenceQuestion) -> Difference
 @contextmanager
 def open_difference(database: Readable, asked: DifferenceQuestion) -> Iterator[DifferenceResult]:
     """The difference, with its rows as a stream for the time of the block; see `open_window`."""
-    with _compared(database, asked) as (result, selected):
-        yield replace(result, rows=selected.to_arrow_reader(STREAM_BATCH_ROWS))
+    with _compared(database, asked) as (result, selected), selected.to_arrow_reader(STREAM_BATCH_ROWS) as rows:
+        yield replace(result, rows=rows)
 
 
 @contextmanager
 def _compared(
     database: Readable, asked: DifferenceQuestion
-) -> Iterator[tuple[DifferenceResult, duckdb.DuckDBPyConnection]]:
+) -> Iterator[tuple[DifferenceResult, duckdb.DuckDBPyRelation]]:
     """The result without rows, and the statement that gives them."""
     window = asked.window
     with open_snapshot(database) as snapshot:
@@ -148,6 +148,7 @@ class _Comparison:
     """The SQL of one comparison. `f` is the old row of a pair and `t` the new one; their `_n` is the same."""
 
     def __init__(self, snapshot: Snapshot, before: StoredTable, after: StoredTable, window: Window) -> None:
+        self._snapshot = snapshot
         self._run = snapshot.query
         self._tables = before, after
         self._window = window
@@ -231,7 +232,7 @@ class _Comparison:
             tuple(ComparedColumn(name, kind.name, count) for (name, kind), count in columns),
         )
 
-    def select(self) -> duckdb.DuckDBPyConnection:
+    def select(self) -> duckdb.DuckDBPyRelation:
         """The rows of the window; a removed row is sorted by its old values, any other by its new ones."""
         names = [quoted(name) for name in self.columns]
         pairs = [f"f.{name} AS _f{at}, t.{name} AS _t{at}" for at, name in enumerate(names)]
@@ -246,7 +247,7 @@ class _Comparison:
             f"FROM {self._pairs}) ORDER BY {self._order}"
         )
         limit = [] if self._window.limit is None else [self._window.limit]
-        return self._run(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", [*limit, self._window.offset])
+        return self._snapshot.relation(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", [*limit, self._window.offset])
 
     def sink_records(self) -> int:
         """How many records a sink writes for the swap: of row ids that are new or gone, or have another JSON."""
@@ -282,8 +283,8 @@ class _Comparison:
         )
 
     def _key_of(self, table: StoredTable) -> str | None:
-        found = self._run(f"SELECT key FROM {table.schema}.{BOOK} WHERE name = ?", [self._window.table]).fetchone()
-        return found[0] if found else None
+        found = self._run(f"SELECT key FROM {table.schema}.{BOOK} WHERE name = ?", [self._window.table]).fetchall()
+        return found[0][0] if found else None
 
 
 def _equal(one: str, other: str, columns: Sequence[str]) -> str:

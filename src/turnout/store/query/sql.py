@@ -22,7 +22,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
 from turnout.plan.sql_text import quoted
-from turnout.store.database import Readable
+from turnout.store.database import Readable, first_row
 from turnout.store.query.sql_process import ProcessEndedError, ProcessIdleError, process
 from turnout.store.query.sql_worker import locked
 from turnout.store.query.windows import Column, Snapshot, open_snapshot
@@ -32,6 +32,8 @@ MAX_CHARACTERS = 100_000
 MAX_ROWS = 10_000
 DEFAULT_ROWS = 1_000
 
+# The queries that only read; a WITH can hold others, such as DELETE.
+_READING_NODES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
 # Table functions that need nothing but their arguments.
 _TABLE_FUNCTIONS = ("range", "generate_series", "unnest")
 # Functions that change with each call or moment, and tell nothing else.
@@ -48,7 +50,7 @@ _TELLING = (
 _FUNCTIONS = """
 SELECT function_name FROM duckdb_functions() GROUP BY ALL
 HAVING NOT list_contains($changing, function_name) AND (list_contains($telling, function_name) OR NOT bool_or(
-    schema_name = 'main' AND function_type IN ('scalar', 'aggregate', 'macro')
+    schema_name = 'main' AND function_type IN ('scalar', 'aggregate', 'window', 'macro')
     AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT' AND NOT starts_with(function_name, '__')))
 """
 _HINT = "write one SELECT over published tables; see the list of tables"
@@ -169,7 +171,7 @@ def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) ->
         raise _refused("it has a NUL character, where DuckDB would end it", "leave the character out")
     try:
         text.encode()  # DuckDB fails on a lone surrogate in another way for each place
-        row = room.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [text]).fetchone()
+        row = first_row(room, "SELECT json_serialize_sql(CAST(? AS VARCHAR))", [text])
         tree = json.loads(row[0] if row else "{}")
     except (duckdb.Error, UnicodeEncodeError, RecursionError) as error:
         raise _explained(str(error), text) from error
@@ -208,6 +210,8 @@ class _Reader:
 
     def _read_node(self, node: dict[str, Any], defined: frozenset[str]) -> None:
         kind = node.get("type")
+        if str(kind).endswith("_NODE") and kind not in _READING_NODES:
+            raise _refused("it is not a SELECT", _HINT)
         if "cte_map" in node:
             for definition in node["cte_map"]["map"]:
                 # Each sees those before it.
@@ -262,7 +266,7 @@ def _columns(snapshot: Snapshot, name: str, query: Query) -> pa.RecordBatchReade
     table = snapshot.table(name)
     chosen = [c for c in table.columns if query.all_columns or c.casefold() in query.names]
     columns = ", ".join(quoted(column) for column in chosen or list(table.columns)[:1])
-    return snapshot.query(f"SELECT {columns} FROM {table.source}", []).to_arrow_reader(_BATCH_ROWS)
+    return snapshot.relation(f"SELECT {columns} FROM {table.source}").to_arrow_reader(_BATCH_ROWS)
 
 
 def _shown(rows: pa.Table, kinds: Sequence[str]) -> tuple[tuple[Column, ...], pa.Table]:
@@ -317,11 +321,10 @@ def _explained(error: str, text: str, columns: Sequence[str] = ()) -> TurnoutErr
 
 
 def _position(told: Mapping[str, Any], text: str) -> tuple[int, int] | None:
-    """The line and the column, from 1, of DuckDB's position: its parser counts characters, the rest of it bytes."""
+    """The line and the column, from 1, of DuckDB's position, which counts bytes."""
     if not str(told.get("position", "")).isdigit():
         return None
-    at = int(told["position"])
-    before = text[:at] if told.get("error_subtype") == "SYNTAX_ERROR" else text.encode()[:at].decode(errors="ignore")
+    before = text.encode()[: int(told["position"])].decode(errors="ignore")
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 

@@ -83,7 +83,8 @@ class SqlProcess:
         try:
             self._going.write(json.dumps(asked).encode() + b"\n")
             for rows in tables:
-                self._send(rows)
+                with rows:
+                    self._send(rows)
             self._going.flush()
             self._coming.readline()
             head = json.loads(self._coming.readline())

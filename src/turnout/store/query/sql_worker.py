@@ -14,6 +14,7 @@ import select
 import sys
 import threading
 import time
+import warnings
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -59,6 +60,7 @@ def locked(memory: str) -> duckdb.DuckDBPyConnection:
 
 def main() -> None:
     sys.meta_path.insert(0, WithoutPandas())
+    warnings.filterwarnings("ignore", "Arrow output on a DB-API result")
     coming, going = sys.stdin.buffer, sys.stdout.buffer
     threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     # Without a limit an allocator would reserve a gigabyte, which is then not counted when a query takes it.
@@ -122,7 +124,9 @@ def _answer(asked: dict[str, Any], coming: BinaryIO, going: BinaryIO) -> None:
 
 
 def _rows(room: duckdb.DuckDBPyConnection, asked: dict[str, Any]) -> tuple[pa.Table | None, dict[str, Any]]:
+    # Not as a relation, which would copy less: its errors have no positions.
     reader = room.execute(asked["sql"]).to_arrow_reader(_BATCH_ROWS)
+    assert reader is not None
     kinds = [str(described[1]) for described in room.description or ()]
     batches, taken, size = [], 0, 0
     for batch in reader:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from turnout.plan.sql_text import quoted
 from turnout.plan.where import ANY_COLUMN, Term, compile_key, compile_where, term_columns
-from turnout.store.database import Readable, registered
+from turnout.store.database import Readable, arrow_table, registered
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW, ties
 from turnout.store.query.windows import Window, WindowResult, chosen_columns, collected, open_snapshot
@@ -179,14 +179,19 @@ class Sifted:
         return replace(held, rows=rows) if rows.num_rows <= most else first(rows, most, held.total)
 
 
-class DeltaQueries(threading.local):
-    """Calculations on what changed: small inputs, so one core; a database for each thread, so that none waits."""
+class SmallDatabase(threading.local):
+    """A database in memory for small inputs, so on one core: one for each thread, so that none waits."""
 
     @cached_property
     def _connection(self) -> duckdb.DuckDBPyConnection:
+        """Made at its first use: most threads never need it."""
         connection = duckdb.connect(config={"threads": 1})
         connection.execute("SET TimeZone = 'UTC'")
         return connection
+
+
+class DeltaQueries(SmallDatabase):
+    """Calculations on what changed."""
 
     def change_set(self, delta: Delta, columns: Sequence[str]) -> tuple[pa.Table, pa.Table, list[str]]:
         """Rows to insert and to update, of the chosen columns and with their ids in the last; and ids to delete."""
@@ -218,7 +223,7 @@ class DeltaQueries(threading.local):
         return Sifted(Side.of(delta.removed, 0, kept, placed), Side.of(delta.added, count, kept, placed))
 
     def _arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
-        return self._connection.execute(sql, list(parameters)).to_arrow_table()
+        return arrow_table(self._connection, sql, parameters)
 
 
 def hold(rows: pa.Table, most: int, total: int) -> Held:

@@ -151,18 +151,19 @@ def open_window(database: Readable, window: Window) -> Iterator[WindowResult]:
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
         version = snapshot.version(table)
-        # Last: the next statement on this cursor would end the stream silently.
-        reader = snapshot.select(table, window).to_arrow_reader(STREAM_BATCH_ROWS)
-        yield WindowResult(window.table, table.generation, version, total, chosen_columns(table, window), reader)
+        # Last: while the stream is open the cursor takes no other statement.
+        with snapshot.select(table, window).to_arrow_reader(STREAM_BATCH_ROWS) as reader:
+            yield WindowResult(window.table, table.generation, version, total, chosen_columns(table, window), reader)
 
 
 def list_tables(database: Readable) -> list[TableInfo]:
     """All tables, by name."""
     with open_snapshot(database) as snapshot:
-        found = [(table, snapshot.count(table, "TRUE", [])) for table in map(snapshot.table, snapshot.names)]
         return [
-            TableInfo(table.name, chosen_columns(table), rows, table.generation, snapshot.version(table))
-            for table, rows in found
+            TableInfo(
+                table.name, chosen_columns(table), snapshot.count(table), table.generation, snapshot.version(table)
+            )
+            for table in map(snapshot.table, snapshot.names)
         ]
 
 
@@ -173,7 +174,7 @@ def count_rows(database: Readable, known: Mapping[str, Position]) -> dict[str, R
         counts = {}
         for table in tables:
             position = snapshot.position(table)
-            rows = None if known.get(table.name) == position else snapshot.count(table, "TRUE", [])
+            rows = None if known.get(table.name) == position else snapshot.count(table)
             counts[table.name] = RowCount(position, rows)
         return counts
 
@@ -197,7 +198,7 @@ def read_positions(database: Readable, generations: Collection[int] = ()) -> Pos
 
 
 def collected(
-    selected: duckdb.DuckDBPyConnection, store: Readable, window: Window, counted: Callable[[int, int], None] | None
+    selected: duckdb.DuckDBPyRelation, store: Readable, window: Window, counted: Callable[[int, int], None] | None
 ) -> pa.Table:
     """The rows of a window in memory; TurnoutError where one that has an end has more bytes than may be.
 
@@ -206,27 +207,27 @@ def collected(
     most = store.max_bytes if window.limit is not None else None
     if most is None and counted is None:
         return selected.to_arrow_table()
-    reader = selected.to_arrow_reader(_COUNTED_ROWS)
     pieces: list[pa.RecordBatch] = []
     batches: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in reader:
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if counted is not None:
-            counted(rows, size)
-        if most is not None and size > most:
-            raise TurnoutError(
-                code="answer_too_large",
-                message=f"the rows have more than the {most // 1_000_000} MB allowed",
-                hint="ask for fewer rows or columns, or for a file: format=arrow",
-            )
-        batches.append(batch)
-        if sum(waiting.nbytes for waiting in batches) > _PIECE_BYTES:
+    with selected.to_arrow_reader(_COUNTED_ROWS) as reader:
+        for batch in reader:
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if counted is not None:
+                counted(rows, size)
+            if most is not None and size > most:
+                raise TurnoutError(
+                    code="answer_too_large",
+                    message=f"the rows have more than the {most // 1_000_000} MB allowed",
+                    hint="ask for fewer rows or columns, or for a file: format=arrow",
+                )
+            batches.append(batch)
+            if sum(waiting.nbytes for waiting in batches) > _PIECE_BYTES:
+                pieces.append(_copied(batches))
+                batches.clear()
+        if batches:
             pieces.append(_copied(batches))
-            batches.clear()
-    if batches:
-        pieces.append(_copied(batches))
-    return pa.Table.from_batches(pieces, reader.schema)
+        return pa.Table.from_batches(pieces, reader.schema)
 
 
 def _copied(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -327,26 +328,30 @@ class Snapshot:
         found: int | None = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchall()[0][0]
         return found
 
-    def count(self, table: StoredTable, condition: str, parameters: list[object]) -> int:
+    def count(self, table: StoredTable, condition: str = "TRUE", parameters: Sequence[object] = ()) -> int:
         return scalar(self._cursor, f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
 
-    def select(self, table: StoredTable, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
+    def select(self, table: StoredTable, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyRelation:
         condition, parameters = compile_where(window.where, table.columns)
         order = compile_sort(window.sort, table.columns, identity.ties(table.hidden))
         columns = ", ".join([*(quoted(column.name) for column in chosen_columns(table, window)), *extra])
         order = f" ORDER BY {order}" if order else ""
         found = f"FROM {table.source} WHERE {condition}{order}"
         if window.limit is None:
-            return self._cursor.execute(f"SELECT {columns} {found} OFFSET ?", [*parameters, window.offset])
+            return self.relation(f"SELECT {columns} {found} OFFSET ?", [*parameters, window.offset])
         # Rows by their ids: the sort then carries none of the columns that are only shown, which takes a third of the
         # time in 1M rows.
         ids = f"SELECT {_ROWID} {found} LIMIT ? OFFSET ?"
         text = f"SELECT {columns} FROM {table.source} WHERE {_ROWID} IN ({ids}){order}"
-        return self._cursor.execute(text, [*parameters, window.limit, window.offset])
+        return self.relation(text, [*parameters, window.limit, window.offset])
 
     def query(self, text: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
         """A statement of the caller's, over a table's `source`."""
         return self._cursor.execute(text, parameters)
+
+    def relation(self, text: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyRelation:
+        """The rows of a SELECT of the caller's, which runs when they are taken."""
+        return self._cursor.sql(text, params=list(parameters))
 
     def version(self, table: StoredTable) -> int:
         """How often the table changed; a generation counts its own tables, the rest is counted for all."""

@@ -11,9 +11,8 @@ the newest: more is then worked out than was needed, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -22,9 +21,11 @@ import pyarrow.compute as pc
 from turnout.plan.joins import right_id
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, SourceTable
-from turnout.store.batch_rows import Hashes, ShownChange, columns_of, hash_names, hashes_of
+from turnout.store.batch_rows import Hashes, columns_of, hash_names, hashes_of
+from turnout.store.database import arrow_table
 from turnout.store.left_out import LeftOutState, without
-from turnout.store.views.join_keys import newest_of
+from turnout.store.views.parts import newest_of
+from turnout.store.views.view_rows import BatchState
 
 Ids = npt.NDArray[np.int64]
 
@@ -36,21 +37,14 @@ _NO_IDS: Ids = np.array([], np.int64)
 class ChainTrace:
     """What a batch changes in one chain, after the rows of its sources are stored."""
 
-    def __init__(
-        self,
-        cursor: duckdb.DuckDBPyConnection,
-        table: Callable[[str], str],
-        view: ChainView,
-        changes: Sequence[ShownChange],
-        left_out: LeftOutState,
-    ) -> None:
-        self._cursor = cursor
-        self._table = table
+    def __init__(self, state: BatchState, view: ChainView) -> None:
+        self._cursor = state.cursor
+        self._table = state.table
         self._view = view
         self._chain = chain = view.chain
-        self._changed = changes
-        self._moved = [self._count(number, left_out) for number in range(len(chain.steps))]
-        self._left_out = [left_out.of_step(view, number) for number in range(len(chain.steps))]
+        self._changed = [state.rows.of(source).change for source in view.sources]
+        self._moved = [self._count(number, state.left_out) for number in range(len(chain.steps))]
+        self._left_out = [state.left_out.of_step(view, number) for number in range(len(chain.steps))]
         self.closed: list[Hashes] = [_NO_HASHES for _ in chain.steps]
         """For each step the hashes of values whose roots are all among those that are worked out."""
         self._traced: list[Ids] = []
@@ -142,7 +136,7 @@ class ChainTrace:
             ]
         )
         view = self._table(self._view.table)
-        found = self._cursor.execute(f"SELECT DISTINCT {own} AS _id FROM {view} WHERE {kept}").to_arrow_table()
+        found = arrow_table(self._cursor, f"SELECT DISTINCT {own} AS _id FROM {view} WHERE {kept}")
         # A value has several rows, and one of them matched is enough.
         codes = rows[column].combine_chunks().dictionary_encode().indices.to_numpy()
         matched = np.bincount(codes, weights=pc.is_in(rows["_id"], found["_id"].combine_chunks()).to_numpy()) > 0
@@ -204,10 +198,11 @@ class ChainTrace:
             # Row ids first, by a scan of eight bytes a row.
             condition = f"rowid IN (SELECT rowid FROM {table} WHERE {condition})"
         rows = f"{table} WHERE {condition}{shown}"
-        return self._cursor.execute(
+        return arrow_table(
+            self._cursor,
             f"SELECT {_columns(source, None if every else self._chain.used[at])} FROM {rows}"
-            + ("" if most is None else f" LIMIT {most + 1}")
-        ).to_arrow_table()
+            + ("" if most is None else f" LIMIT {most + 1}"),
+        )
 
     def rows(self, most: int | None = None) -> list[pa.Table] | None:
         """The rows of each side that the roots need, right ones as far as they take part; None where it is `most`."""
@@ -233,14 +228,12 @@ class ChainTrace:
             found.append(rows if step.pairs else newest_of(rows, step.right_on))
         return found
 
-    def relations(self) -> dict[str, str]:
-        """The rows of `rows` as relations, for many; of right rows all, of which `needed_rights` tells those needed."""
+    def roots(self, left: str) -> str:
+        """The left rows of `rows` as a relation, for many; `left` is that of all."""
         ids = np.concatenate([self.traced, self._came])
         self._cursor.register(_IDS, {"_id": ids})
         self._cursor.execute(f"CREATE OR REPLACE TEMP TABLE _chain_roots AS SELECT _id FROM {_IDS}").fetchall()
-        every = whole_relations(self._view, self._table)
-        every[self._view.left.source] = f"(FROM {every[self._view.left.source]} WHERE _id IN (FROM _chain_roots))"
-        return every
+        return f"(FROM {left} WHERE _id IN (FROM _chain_roots))"
 
     def needed_rights(self, number: int) -> str:
         """The condition of right rows that a step needs, by their `_hash`: its left rows are in `_chain_left`."""
@@ -284,12 +277,3 @@ def _columns(source: SourceTable, used: Sequence[str] | None) -> str:
 
 def _union(hashes: Sequence[Hashes]) -> Hashes:
     return np.unique(np.concatenate([_NO_HASHES, *hashes]))
-
-
-def whole_relations(view: ChainView, table: Callable[[str], str]) -> dict[str, str]:
-    """All shown rows of each source, as relations."""
-    return {
-        source.source: f"(SELECT {_columns(source, None)} FROM {table(source.table)}"
-        + (" WHERE _shown)" if source.latest else ")")
-        for source in view.sources
-    }

@@ -1,42 +1,38 @@
-"""A chain in a batch: its rows share no key, so the touched ones are traced from join to join (`chain_trace.py`)."""
+"""A chain in a batch: its rows share no key, so the touched ones are traced from join to join (`chain_trace.py`).
+
+Over many rows each of its steps is done by itself, as a join of two sides in parts that share no value, by files. What
+a step gave is the left side of the next: ids in a table of the store, which may go to disk. So no more is in memory
+than for any other view.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from turnout.plan.chains import number_name
-from turnout.plan.joins import right_id, side
+from turnout.plan.joins import KEY, right_id, side
 from turnout.plan.sql_text import quoted
-from turnout.plan.tables import ChainView
+from turnout.plan.tables import ChainView, SourceTable, joined_view
 from turnout.store.batch_rows import hash_sql
-from turnout.store.database import registered
+from turnout.store.database import registered, scalar
 from turnout.store.identity import key_text, of_source
 from turnout.store.join_quality import move_chain_quality
 from turnout.store.left_out import without
-from turnout.store.views.chain_steps import join_steps
-from turnout.store.views.chain_trace import ChainTrace, whole_relations
-from turnout.store.views.join_keys import newest_of, unambiguous
-from turnout.store.views.parts import PartRunner
-from turnout.store.views.view_rows import BatchState, Rows, ViewRows, taken_sides
+from turnout.store.views.chain_trace import ChainTrace
+from turnout.store.views.parts import PartRunner, export_joined, newest_of, unambiguous
+from turnout.store.views.view_rows import IdRows, Rows
 
 
-class ChainedRows(ViewRows[ChainView]):
+class ChainedRows(IdRows[ChainView]):
     """Spark joins a number for each column that steps join by, and ids; the columns are added to the ids it gives."""
 
-    def __init__(self, state: BatchState, view: ChainView) -> None:
-        super().__init__(state, view)
-        self._known_trace: ChainTrace | None = None
-
-    @property
+    @cached_property
     def _trace(self) -> ChainTrace:
         """The rows that the batch changes; once the rows of all sources are stored."""
-        if self._known_trace is None:
-            state, changes = self.state, [self.state.rows.change(source) for source in self.view.sources]
-            self._known_trace = ChainTrace(state.cursor, state.table, self.view, changes, state.left_out)
-        return self._known_trace
+        return ChainTrace(self.state, self.view)
 
     @staticmethod
     def identity_sql(view: ChainView) -> str:
@@ -78,12 +74,11 @@ class ChainedRows(ViewRows[ChainView]):
         rows = self._all_rows() if self.state.whole else self._trace.rows(most)
         if rows is None:
             return None
-        self.held = {source.source: table for source, table in zip(self.view.sources, rows, strict=True)}
+        self._hold(rows)
         return self._narrow(rows)
 
     def _all_rows(self) -> list[pa.Table]:
-        every = whole_relations(self.view, self.state.table)
-        rows = [self.state.cursor.execute(f"FROM {every[s.source]}").to_arrow_table() for s in self.view.sources]
+        rows = super()._all_rows()
         self.state.left_out.count_all(self.view)
         for number, step in enumerate(self.view.chain.steps, 1):
             some = without(rows[number], step.right_on, self.state.left_out.of_step(self.view, number - 1))
@@ -108,60 +103,80 @@ class ChainedRows(ViewRows[ChainView]):
 
     def in_parts(self, run: PartRunner) -> Iterable[pa.Table]:
         """Leave the ids in the table `_chain`, step by step; nothing of them is in memory."""
-        cursor, left_out = self.state.cursor, self.state.left_out
+        self._relations = self._all_relations()
+        left = self.view.left.source
         if self.state.whole:
-            left_out.count_all(self.view)
-            self.relations = whole_relations(self.view, self.state.table)
-            join_steps(cursor, self.view, self.relations, None, run, left_out.condition)
+            self.state.left_out.count_all(self.view)
         else:
-            self.relations = self._trace.relations()
-            join_steps(cursor, self.view, self.relations, self._trace.needed_rights, run, left_out.condition)
+            self._relations = {**self._relations, left: self._trace.roots(self._relations[left])}
+        scalar(self.state.cursor, f"CREATE OR REPLACE TEMP TABLE _chain AS SELECT _id FROM {self._relations[left]}")
+        for number in range(len(self.view.rights)):
+            self._join_step(number, run)
+        self.state.cursor.execute("DROP TABLE IF EXISTS _chain_left")
+        self.state.cursor.execute("DROP TABLE IF EXISTS _chain_found")
         return ()
+
+    def _join_step(self, number: int, run: PartRunner) -> None:
+        """Add the ids of the right side of a step to `_chain`."""
+        cursor, step, right = self.state.cursor, self.view.chain.steps[number], self.view.rights[number]
+        scalar(cursor, f"CREATE OR REPLACE TEMP TABLE _chain_left AS {self._left_sql(number)}")
+        met = (
+            f"SELECT {quoted(step.right_on)} AS {quoted(KEY)}, _id, _ts, {right.hash_name(step.right_on)} AS _hash "
+            f"FROM {self._relations[right.source]} "
+            f"WHERE {self.state.left_out.condition(self.view.step_bound(number), step.right_on)}"
+        )
+        met = met if self.state.whole else f"FROM ({met}) WHERE {self._trace.needed_rights(number)}"
+        kind = right.columns[step.right_on]
+        sides = [SourceTable(name, "", "", KEY, {KEY: kind}, latest=False, max_rows=None) for name in ("left", "right")]
+        join = joined_view("step", sides, step.join, step.duplicates)
+        size = scalar(cursor, f"SELECT (SELECT count(*) FROM _chain_left) + (SELECT count(*) FROM ({met}))")
+        below = run.folder / f"step_{number}"
+        below.mkdir()
+        both = {"left": "_chain_left", "right": f"({met})"}
+        sql, files = export_joined(cursor, join, both, below, run.parts(size))
+        columns = "_id BIGINT" if step.hides else "_id BIGINT, _right_id BIGINT"
+        cursor.execute(f"CREATE OR REPLACE TEMP TABLE _chain_found ({columns})")
+        for part in run.over(sql, files):
+            with registered(cursor, _step_ids=part):
+                scalar(cursor, "INSERT INTO _chain_found BY NAME FROM _step_ids")
+        own = "" if step.hides else f", f._right_id AS {right_id(number)}"
+        scalar(
+            cursor,
+            f"CREATE OR REPLACE TEMP TABLE _chain_next AS "
+            f"SELECT x.*{own} FROM _chain_found AS f LEFT JOIN _chain AS x ON x.rowid = f._id",
+        )
+        cursor.execute("DROP TABLE _chain")
+        cursor.execute("ALTER TABLE _chain_next RENAME TO _chain")
+
+    def _left_sql(self, number: int) -> str:
+        """What each row of `_chain` is joined by in a step, under its place in that table."""
+        view, joined, values = self.view, "_chain AS x", []
+        for at, column in view.chain.origins[number]:
+            rows, name = self._relations[view.sources[at].source], "_id" if at == 0 else right_id(at - 1)
+            joined += f" LEFT JOIN {rows} AS s{at} ON s{at}._id = x.{name}"
+            values.append(f"s{at}.{quoted(column)}")
+        kind = view.rights[number].columns[view.chain.steps[number].right_on].duckdb
+        value = f"coalesce({', '.join(values)}, NULL)" if values else f"CAST(NULL AS {kind})"
+        # Rows without a value match nothing, and are in any part.
+        hashed = f"CASE WHEN {quoted(KEY)} IS NULL THEN hash(_id) ELSE {hash_sql(quoted(KEY))} END"
+        found = f"SELECT {value} AS {quoted(KEY)}, x.rowid AS _id, CAST(0 AS BIGINT) AS _ts FROM {joined}"
+        return f"SELECT *, {hashed} AS _hash FROM ({found})"
 
     def old_rows(self) -> Sequence[str]:
         return self._trace.old_rows()
 
-    def new_rows(self, given: Iterable[pa.Table]) -> Iterator[str]:
+    def _hashed(self, rows: str) -> str:
         condition = "true" if self.state.whole else self._trace.new_rows()
-        held, self.held = self.held, None
-        hashed = f"{self.row_hash_sql(self.view)} AS _hash"
-        if held is None:
-            yield f"FROM (SELECT *, {hashed} FROM ({self._widened_sql()})) WHERE {condition}"
-            return
-        for ids in given:
-            with registered(self.state.cursor, _view_rows=self._widened(ids, held)):
-                yield f"FROM (SELECT *, {hashed} FROM _view_rows) WHERE {condition}"
+        return f"FROM ({super()._hashed(rows)}) WHERE {condition}"
 
-    def _widened(self, ids: pa.Table, held: Rows) -> pa.Table:
-        """The rows of some ids, with the columns of their source rows."""
-        sides = taken_sides(self.view, ids, held)
-        columns = {name: sides[0][name] for name in self.view.left.columns}
-        for number, (step, names) in enumerate(zip(self.view.chain.steps, self.view.right_names, strict=True), 1):
-            if number not in sides:
-                continue
-            columns |= {name: sides[number][column] for column, name in names.items()}
-            if step.fills:
-                known = [columns[step.left_on]] if step.left_on in columns else []
-                columns[step.left_on] = pc.coalesce(*known, sides[number][step.right_on])
-        return pa.table(columns | {name: ids[name] for name in ids.column_names})
+    def _fills(self, number: int) -> tuple[str, str] | None:
+        step = self.view.chain.steps[number]
+        return (step.left_on, step.right_on) if step.fills else None
 
-    def _widened_sql(self) -> str:
-        """The SQL of what `_widened` gives, over the ids in `_chain`."""
-        view, rows = self.view, self.relations
-        columns = {name: f"l.{quoted(name)}" for name in view.left.columns}
-        ids, joined = ["_id"], f"_chain AS i LEFT JOIN {rows[view.left.source]} AS l ON l._id = i._id"
-        for number, (step, right) in enumerate(zip(view.chain.steps, view.rights, strict=True)):
-            if step.hides:
-                continue
-            ids.append(right_id(number))
-            joined += f" LEFT JOIN {rows[right.source]} AS r{number} ON r{number}._id = i.{right_id(number)}"
-            columns |= {name: f"r{number}.{quoted(column)}" for column, name in view.chain.names[number].items()}
-            if step.fills:
-                known = columns.get(step.left_on, "NULL")
-                columns[step.left_on] = f"coalesce({known}, r{number}.{quoted(step.right_on)})"
-        selected = [f"{value} AS {quoted(name)}" for name, value in columns.items()]
-        return f"SELECT {', '.join([*selected, *(f'i.{one}' for one in ids)])} FROM {joined}"
+    def _all_ids(self, given: Iterable[pa.Table]) -> tuple[str, Sequence[str]]:
+        shown = [right_id(number) for number, step in enumerate(self.view.chain.steps) if not step.hides]
+        return "_chain", ["_id", *shown]
 
     def move_quality(self) -> bool:
-        changes = {source.source: self.state.rows.change(source) for source in self.view.sources}
+        changes = {source.source: self.state.rows.of(source).change for source in self.view.sources}
         return move_chain_quality(self.state.cursor, self.state.schema, self.view, changes, self._trace.known)

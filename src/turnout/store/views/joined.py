@@ -1,8 +1,12 @@
-"""A joined view in a batch: all rows that make one of its rows have one key, and are found by its hash."""
+"""Views of sources that share a key, in a batch: the rows that make a row of the view are found by the hash of its key.
+
+Of a joined view Spark gets keys and ids. SQL that somebody wrote gets all columns of the rows of touched keys.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Generic
 
@@ -11,83 +15,61 @@ import pyarrow.compute as pc
 
 from turnout.plan.joins import KEY, right_id
 from turnout.plan.sql_text import quoted
-from turnout.plan.tables import JoinedView
-from turnout.store.batch_rows import (
-    KEPT,
-    Mask,
-    SourceRelations,
-    chosen,
-    columns_of,
-    has_key_in,
-    hash_sql,
-    keys_relation,
-    shown_sql,
-)
+from turnout.plan.tables import JoinedView, SqlView
+from turnout.store.batch_rows import Mask, chosen, has_key_in, hash_sql, keys_relation
 from turnout.store.database import registered, scalar
 from turnout.store.identity import key_text
 from turnout.store.join_quality import move_quality
-from turnout.store.views.join_keys import newest_of, numbered
-from turnout.store.views.parts import Files, PartRunner, export_joined, write_rows
-from turnout.store.views.view_rows import BatchState, Rows, V, ViewRows, taken_sides
+from turnout.store.views.parts import Files, PartRunner, export_columns, export_joined, newest_of, numbered, write_rows
+from turnout.store.views.view_rows import IdRows, Rows, V, ViewRows
 
 
 class KeyedRows(ViewRows[V], Generic[V]):
     """The rows of a view whose sources share its key."""
 
-    def __init__(self, state: BatchState, view: V) -> None:
-        super().__init__(state, view)
-        self._masks: list[Mask] = []
-        self._numbers: list[pa.ChunkedArray] | None = None
+    @cached_property
+    def _masks(self) -> list[Mask]:
+        """The touched rows of each source that the view sees after the batch."""
+        return [self.state.rows.seen_by(self.view, source) for source in self.view.sources]
+
+    @cached_property
+    def _numbers(self) -> list[pa.ChunkedArray]:
+        """What stands for the keys of all rows that the batch concerns."""
+        return numbered(self.view.key, [self.state.rows.of(source).touched.rows for source in self.view.sources])
 
     @staticmethod
     def row_hash_sql(view: V) -> str:
         return hash_sql(quoted(view.key))
 
     def _is_touched(self) -> bool:
-        rows, view = self.state.rows, self.view
-        self._masks = [rows.seen_by(view, source) for source in view.sources]
-        return bool(len(rows.key_hashes(view))) or any(mask.any() for mask in self._masks)
+        return bool(len(self.state.rows.key_hashes(self.view))) or any(mask.any() for mask in self._masks)
 
     def _touched_rows(self) -> tuple[list[pa.Table], list[pa.ChunkedArray]]:
         """The rows of touched keys that are joined, and what stands for their keys."""
         rows, view = self.state.rows, self.view
-        touched = [rows.touched(source).rows for source in view.sources]
+        touched = [rows.of(source).touched.rows for source in view.sources]
         masks = self.state.left_out.joined(view, touched, self._masks, rows.key_hashes(view))
-        numbers = self._key_numbers()
         return (
             [chosen(table, mask) for table, mask in zip(touched, masks, strict=True)],
-            [chosen(number, mask) for number, mask in zip(numbers, masks, strict=True)],
+            [chosen(number, mask) for number, mask in zip(self._numbers, masks, strict=True)],
         )
-
-    def _all_rows(self) -> list[pa.Table]:
-        every = self._all_relations()
-        return [self.state.cursor.execute(f"FROM {rows}").to_arrow_table() for rows in every.values()]
 
     def _all_relations(self) -> dict[str, str]:
         """All shown rows of each source that are joined, as relations."""
         left_out, view = self.state.left_out, self.view
         left_out.count_all(view)
         joined = left_out.condition(view.bounds[0] if view.bounds else None, view.key)
-        return {
-            s.source: f"(FROM ({shown_sql(s, self.state.table(s.table), columns_of(s, *KEPT))}) WHERE {joined})"
-            for s in view.sources
-        }
-
-    def _key_numbers(self) -> list[pa.ChunkedArray]:
-        """What stands for the keys of all rows that the batch concerns."""
-        if self._numbers is None:
-            self._numbers = numbered(self.view.key, [self.state.rows.touched(s).rows for s in self.view.sources])
-        return self._numbers
+        return {source: f"(FROM {rows} WHERE {joined})" for source, rows in super()._all_relations().items()}
 
     def old_rows(self) -> Sequence[str]:
         return [has_key_in(keys_relation(self.view), self.state.table(self.view.table))]
 
     def move_quality(self) -> bool:
-        sides = [self.state.rows.touched(source) for source in self.view.sources]
-        return move_quality(self.state.cursor, self.state.schema, self.view.table, self._key_numbers(), sides)
+        sides = [self.state.rows.of(source).touched for source in self.view.sources]
+        return move_quality(self.state.cursor, self.state.schema, self.view.table, self._numbers, sides)
 
 
-class JoinedRows(KeyedRows[JoinedView]):
+class JoinedRows(KeyedRows[JoinedView], IdRows[JoinedView]):
     """Spark joins keys and ids; the columns are added to the ids that it gives."""
 
     @staticmethod
@@ -110,7 +92,7 @@ class JoinedRows(KeyedRows[JoinedView]):
             numbers = numbered(self.view.key, rows)
         else:
             rows, numbers = self._touched_rows()
-        self.held = {source.source: table for source, table in zip(self.view.sources, rows, strict=True)}
+        self._hold(rows)
         self._narrow = {}
         for name, source, number, table in zip(self.view.relations, self.view.sources, numbers, rows, strict=True):
             narrow = pa.table({KEY: number, "_id": table["_id"], "_ts": table["_ts"]})
@@ -125,39 +107,21 @@ class JoinedRows(KeyedRows[JoinedView]):
 
     def export(self, folder: Path, parts: int) -> tuple[str, list[Files]]:
         """Write all rows, as far as the join needs them, to files; and the SQL to run over each part."""
-        self.relations = self._all_relations()
-        return export_joined(self.state.cursor, self.view, self.relations, folder, parts)
+        self._relations = self._all_relations()
+        return export_joined(self.state.cursor, self.view, self._relations, folder, parts)
 
     def old_rows(self) -> Sequence[str]:
         conditions = list(super().old_rows())
         left, key = self.view.left, quoted(self.view.key)
-        if not left.latest and self.state.rows.evicts(left):
-            evicted = SourceRelations(left.source).evicted
+        if not left.latest and self.state.rows.of(left).evicted is not None:
+            evicted = self.state.rows.of(left).relation("evicted")
             conditions.append(f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted} WHERE {key} IS NULL)")
         return conditions
 
-    def new_rows(self, given: Iterable[pa.Table]) -> Iterator[str]:
-        held, self.held = self.held, None
-        if held is None:
-            yield self._widened_sql(*self._all_ids(given))
-            return
-        for ids in given:
-            with registered(self.state.cursor, _view_rows=self._widened(ids, held)):
-                yield "FROM _view_rows"
-
-    def _widened(self, ids: pa.Table, held: Rows) -> pa.Table:
-        """The rows of some ids, with the columns of their source rows."""
-        sides = taken_sides(self.view, ids, held)
-        columns = {name: sides[0][name] for name in self.view.left.columns}
-        for number, names in enumerate(self.view.right_names, 1):
-            if number in sides:
-                columns |= {name: sides[number][column] for column, name in names.items()}
-        # All sides of a row have one key, and at least one side is there.
-        columns |= {name: pc.coalesce(*(side[name] for side in sides.values())) for name in (self.view.key, "_hash")}
-        return pa.table(columns | {name: ids[name] for name in ids.column_names})
+    def _fills(self, number: int) -> tuple[str, str]:
+        return self.view.key, self.view.key
 
     def _all_ids(self, given: Iterable[pa.Table]) -> tuple[str, list[str]]:
-        """A table with all ids, which may go to disk, and its columns."""
         columns: list[str] = []
         for part in given:
             with registered(self.state.cursor, _view_rows=part):
@@ -166,20 +130,40 @@ class JoinedRows(KeyedRows[JoinedView]):
             columns = part.column_names
         return "_view_ids", columns
 
-    def _widened_sql(self, ids: str, id_columns: Sequence[str]) -> str:
-        """The SQL of what `_widened` gives; `ids` is a relation of these columns."""
-        view, rows = self.view, self.relations
-        sides = ["l"]
-        columns = {name: f"l.{quoted(name)}" for name in view.left.columns}
-        joined = f"{ids} AS i LEFT JOIN {rows[view.left.source]} AS l ON l._id = i._id"
-        for number, (right, names) in enumerate(zip(view.rights, view.right_names, strict=True)):
-            if right_id(number) not in id_columns:
-                continue
-            sides.append(f"r{number}")
-            joined += f" LEFT JOIN {rows[right.source]} AS r{number} ON r{number}._id = i.{right_id(number)}"
-            columns |= {name: f"r{number}.{quoted(column)}" for column, name in names.items()}
-        # All sides of a row have one key, and at least one side is there.
-        columns[view.key] = f"coalesce({', '.join(f'{side}.{quoted(view.key)}' for side in sides)})"
-        selected = ", ".join(f"{value} AS {quoted(name)}" for name, value in columns.items())
-        hashed = f"coalesce({', '.join(f'{side}._hash' for side in sides)}) AS _hash"
-        return f"SELECT {selected}, i.*, {hashed} FROM {joined}"
+
+class OwnSqlRows(KeyedRows[SqlView]):
+    """Its rows have no ids: they are numbered among those of their key."""
+
+    @staticmethod
+    def identity_sql(view: SqlView) -> str:
+        return f"{key_text(view.left.key)} || ':' || CAST(_nth AS VARCHAR)"
+
+    def few(self, most: int) -> Rows | None:
+        self._sent: Rows | None = None
+        if (self.size() if self.state.whole else self.state.records) > most:
+            return None
+        rows = self._all_rows() if self.state.whole else self._touched_rows()[0]
+        self._sent = {
+            name: table.filter(pc.is_valid(table[self.view.key])).select([*source.columns, "_id", "_ts"])
+            for (name, source), table in zip(self.view.relations.items(), rows, strict=True)
+        }
+        return self._sent if sum(table.num_rows for table in self._sent.values()) <= most else None
+
+    def in_parts(self, run: PartRunner) -> Iterable[pa.Table]:
+        if self._sent is not None:
+            # On one core, because planning takes longer than all of the rows.
+            return run.over(self.view.sql, [write_rows(self._sent, run.folder)])
+        # Rows of all columns take twice as much memory as ids, about.
+        parts = run.parts(2 * self.size()) if self.state.whole else run.cores
+        rows = self._all_relations() if self.state.whole else self._touched_relations()
+        return run.over(self.view.sql, export_columns(self.state.cursor, self.view, rows, run.folder, parts))
+
+    def _touched_relations(self) -> Mapping[str, str]:
+        for source, mask in zip(self.view.sources, self._masks, strict=True):
+            self.state.cursor.register(f"_side_{source.source}", self.state.rows.of(source).touched.rows.filter(mask))
+        return {source.source: quoted(f"_side_{source.source}") for source in self.view.sources}
+
+    def new_rows(self, given: Iterable[pa.Table]) -> Iterator[str]:
+        for rows in given:
+            with registered(self.state.cursor, _view_rows=rows):
+                yield self._hashed("FROM _view_rows")

@@ -1,4 +1,7 @@
-"""What every kind of view can do in a batch: the methods of `ViewRows`, and what they are given."""
+"""What every kind of view can do in a batch: the methods of `ViewRows`, and what they are given.
+
+`IdRows` has what a joined view and a chain share: Spark gives ids, and the store adds the columns to them.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turnout.plan.joins import right_id
+from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, JoinedView, ViewTable
-from turnout.store.batch_rows import BatchRows
-from turnout.store.database import scalar
+from turnout.store.batch_rows import BatchRows, columns_of, hash_names, shown_sql
+from turnout.store.database import arrow_table, registered, scalar
 from turnout.store.left_out import LeftOutState
 from turnout.store.views.parts import PartRunner
 
 V = TypeVar("V", bound=ViewTable)
+W = TypeVar("W", bound=JoinedView | ChainView)
 
 Rows = dict[str, pa.Table]
 """Rows of each side of a view, by the name of the relation or of the source."""
@@ -45,10 +50,6 @@ class ViewRows(ABC, Generic[V]):
     def __init__(self, state: BatchState, view: V) -> None:
         self.state = state
         self.view = view
-        self.held: Rows | None = None
-        """The source rows whose ids were handed to Spark, while they are in memory."""
-        self.relations: Mapping[str, str] = {}
-        """The rows as relations, while they are not in memory."""
 
     @staticmethod
     @abstractmethod
@@ -86,6 +87,10 @@ class ViewRows(ABC, Generic[V]):
     def new_rows(self, given: Iterable[pa.Table]) -> Iterator[str]:
         """The SELECTs of the rows to be stored, one after the other; `given` is what Spark gave."""
 
+    def _hashed(self, rows: str) -> str:
+        """The SELECT of rows with the `_hash` that they are stored with."""
+        return f"SELECT *, {self.row_hash_sql(self.view)} AS _hash FROM ({rows})"
+
     @abstractmethod
     def move_quality(self) -> bool:
         """Move the counts of `join_quality` by what the batch changed; whether it did."""
@@ -95,20 +100,78 @@ class ViewRows(ABC, Generic[V]):
         tables = [self.state.table(source.table) for source in self.view.sources]
         return sum(scalar(self.state.cursor, f"SELECT count(*) FROM {table}") for table in tables)
 
+    def _all_relations(self) -> dict[str, str]:
+        """All shown rows of each source, with their hashes, as relations."""
+        return {
+            s.source: f"({shown_sql(s, self.state.table(s.table), columns_of(s, '_id', '_ts', *hash_names(s)))})"
+            for s in self.view.sources
+        }
 
-def taken_sides(view: JoinedView | ChainView, ids: pa.Table, rows: Rows) -> dict[int, pa.Table]:
-    """The source rows of some ids, by the number of their side: one for each id, of nulls where there is none.
+    def _all_rows(self) -> list[pa.Table]:
+        return [arrow_table(self.state.cursor, f"FROM {rows}") for rows in self._all_relations().values()]
 
-    Sides that are hidden are missing.
-    """
-    columns = {0: "_id"} | {number: right_id(number - 1) for number in range(1, len(view.sources))}
-    return {
-        number: _taken(rows[view.sources[number].source], ids[name])
-        for number, name in columns.items()
-        if name in ids.column_names
-    }
+
+class IdRows(ViewRows[W], Generic[W]):
+    """The rows of a view of which Spark gives the ids."""
+
+    def __init__(self, state: BatchState, view: W) -> None:
+        super().__init__(state, view)
+        self._held: Rows | None = None
+        """The source rows whose ids were handed to Spark, while they are in memory."""
+        self._relations: Mapping[str, str] = {}
+        """The rows as relations, while they are not in memory."""
+
+    def _hold(self, rows: Sequence[pa.Table]) -> None:
+        self._held = {source.source: table for source, table in zip(self.view.sources, rows, strict=True)}
+
+    @abstractmethod
+    def _fills(self, number: int) -> tuple[str, str] | None:
+        """The left column that a right side fills in rows without a left row, and its own; None where it does not."""
+
+    @abstractmethod
+    def _all_ids(self, given: Iterable[pa.Table]) -> tuple[str, Sequence[str]]:
+        """A table with the ids of all rows, which may go to disk, and its columns."""
+
+    def new_rows(self, given: Iterable[pa.Table]) -> Iterator[str]:
+        held, self._held = self._held, None
+        if held is None:
+            yield self._hashed(self._widened_sql(*self._all_ids(given)))
+            return
+        for ids in given:
+            with registered(self.state.cursor, _view_rows=self._widened(ids, held)):
+                yield self._hashed("FROM _view_rows")
+
+    def _widened(self, ids: pa.Table, held: Rows) -> pa.Table:
+        """The rows of some ids, with the columns of their source rows; sides that are hidden are missing."""
+        left = _taken(held[self.view.left.source], ids["_id"])
+        columns = {name: left[name] for name in self.view.left.columns}
+        for number, (right, names) in enumerate(zip(self.view.rights, self.view.right_names, strict=True)):
+            if right_id(number) not in ids.column_names:
+                continue
+            taken = _taken(held[right.source], ids[right_id(number)])
+            columns |= {name: taken[column] for column, name in names.items()}
+            if fills := self._fills(number):
+                known = [columns[fills[0]]] if fills[0] in columns else []
+                columns[fills[0]] = pc.coalesce(*known, taken[fills[1]])
+        return pa.table(columns | {name: ids[name] for name in ids.column_names})
+
+    def _widened_sql(self, ids: str, id_columns: Sequence[str]) -> str:
+        """The SQL of what `_widened` gives; `ids` is a relation of these columns."""
+        view, rows = self.view, self._relations
+        columns = {name: f"l.{quoted(name)}" for name in view.left.columns}
+        joined = f"{ids} AS i LEFT JOIN {rows[view.left.source]} AS l ON l._id = i._id"
+        for number, (right, names) in enumerate(zip(view.rights, view.right_names, strict=True)):
+            if right_id(number) not in id_columns:
+                continue
+            joined += f" LEFT JOIN {rows[right.source]} AS r{number} ON r{number}._id = i.{right_id(number)}"
+            columns |= {name: f"r{number}.{quoted(column)}" for column, name in names.items()}
+            if fills := self._fills(number):
+                columns[fills[0]] = f"coalesce({columns.get(fills[0], 'NULL')}, r{number}.{quoted(fills[1])})"
+        selected = ", ".join(f"{value} AS {quoted(name)}" for name, value in columns.items())
+        return f"SELECT {selected}, i.* FROM {joined}"
 
 
 def _taken(rows: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
+    """The rows of some ids: one for each, of nulls where there is none."""
     rows = rows.combine_chunks()
     return rows.take(pc.index_in(ids, value_set=rows["_id"]))
