@@ -8,11 +8,11 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from filling import Filling
+from filled_store import Filling
 from turnout.store.database import FILE_NAME, Database
 from turnout.store.query.windows import Window, read_window
 
-_STORES = Path(__file__).parent / "stores"
+_STORES = Path(__file__).parent / "earlier_stores"
 _FORMAT_OF_DUCKDB_1 = 64
 
 
