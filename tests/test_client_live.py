@@ -364,10 +364,10 @@ def test_path_without_a_live_socket_is_named_as_such(server: Scripted, client: C
         client.table("users_ui").window().wait(WAIT_SECONDS)
 
 
-def test_message_that_is_not_as_it_should_be_ends_the_subscription(server: Scripted, client: Client) -> None:
+def test_message_that_is_not_valid_ends_the_subscription(server: Scripted, client: Client) -> None:
     changes = client.table("users_ui").changes()
     server.say({"type": "snapshot", "id": server.asked().id}, checked=False)
-    with pytest.raises(TurnoutError, match="a snapshot message is not as it should be"):
+    with pytest.raises(TurnoutError, match="a snapshot message is not valid"):
         changes.wait(WAIT_SECONDS)
 
 
