@@ -80,7 +80,7 @@ def test_window_is_conflated_to_the_newest(server: Scripted, client: Client) -> 
         server.rows(asked, {"r1": ["u1", version]}, version=version)
     wait_until(lambda: windows.latest is not None and windows.latest.version == 5)
     assert windows.get(WAIT_SECONDS).version == 5
-    with pytest.raises(TimeoutError, match="users_ui: nothing came"):
+    with pytest.raises(TimeoutError, match="users_ui: nothing arrived"):
         windows.get(0.01)
 
 
@@ -526,7 +526,7 @@ def test_iterator_ends_when_the_subscription_is_closed(server: Scripted, client:
 
 
 def test_iterator_with_a_timeout_says_what_it_waited_for(server: Scripted, client: Client) -> None:
-    with pytest.raises(TimeoutError, match=r"users_ui: nothing came within 0.05 s \(connecting\)"):
+    with pytest.raises(TimeoutError, match=r"users_ui: nothing arrived within 0.05 s \(connecting\)"):
         next(client.table("users_ui").window().events(timeout=0.05))
 
 
