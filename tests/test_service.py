@@ -108,7 +108,7 @@ def test_data_folder_of_another_process_is_refused_with_its_id(tmp_path: Path) -
             Database.open(tmp_path)
         other.communicate(b"\n")
     assert caught.value.message == f"another turnout (process {other.pid}) uses data_dir {tmp_path}"
-    assert caught.value.hint == "stop it, or give this one a data_dir of its own"
+    assert caught.value.hint == "stop it, or give this one another data_dir"
     Database.open(tmp_path).close()
 
 

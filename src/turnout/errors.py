@@ -18,7 +18,7 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "bad_answer": ("what answers is not a Turnout of this version", "check the address; it has no path"),
     "bad_url": ("the server's address cannot be used", "write it as `http://127.0.0.1:10000`"),
     "bad_token": ("the token has characters that a header cannot carry", "check `TURNOUT_TOKEN`"),
-    "outcome_pending": ("a request was taken, and has no outcome yet", "look at `turnout history`"),
+    "outcome_pending": ("a request was accepted, and has no outcome yet", "look at `turnout history`"),
     "missing_package": (
         "an optional Python package is not installed",
         "install the extra that the hint names",

@@ -80,7 +80,7 @@ def test_window_is_conflated_to_the_newest(server: Scripted, client: Client) -> 
         server.rows(asked, {"r1": ["u1", version]}, version=version)
     wait_until(lambda: windows.latest is not None and windows.latest.version == 5)
     assert windows.get(WAIT_SECONDS).version == 5
-    with pytest.raises(TimeoutError, match="users_ui: nothing came"):
+    with pytest.raises(TimeoutError, match="users_ui: nothing arrived"):
         windows.get(0.01)
 
 
@@ -364,10 +364,10 @@ def test_path_without_a_live_socket_is_named_as_such(server: Scripted, client: C
         client.table("users_ui").window().wait(WAIT_SECONDS)
 
 
-def test_message_that_is_not_as_it_should_be_ends_the_subscription(server: Scripted, client: Client) -> None:
+def test_message_that_is_not_valid_ends_the_subscription(server: Scripted, client: Client) -> None:
     changes = client.table("users_ui").changes()
     server.say({"type": "snapshot", "id": server.asked().id}, checked=False)
-    with pytest.raises(TurnoutError, match="a snapshot message is not as it should be"):
+    with pytest.raises(TurnoutError, match="a snapshot message is not valid"):
         changes.wait(WAIT_SECONDS)
 
 
@@ -526,7 +526,7 @@ def test_iterator_ends_when_the_subscription_is_closed(server: Scripted, client:
 
 
 def test_iterator_with_a_timeout_says_what_it_waited_for(server: Scripted, client: Client) -> None:
-    with pytest.raises(TimeoutError, match=r"users_ui: nothing came within 0.05 s \(connecting\)"):
+    with pytest.raises(TimeoutError, match=r"users_ui: nothing arrived within 0.05 s \(connecting\)"):
         next(client.table("users_ui").window().events(timeout=0.05))
 
 

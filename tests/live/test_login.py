@@ -303,7 +303,7 @@ def test_viewer_looks_and_has_no_more_rights_by_a_session(site: LoginSite, brows
 @pytest.mark.parametrize(
     ("person", "said"),
     [
-        ("cy-3", "nothing in the claim &#x27;groups&#x27;"),
+        ("cy-3", "no value of the claim &#x27;groups&#x27;"),
         ("dee-4", "no claim &#x27;groups&#x27;"),
         ("eve-5", "must be text or a list of texts, got 7"),
     ],

@@ -163,7 +163,7 @@ def test_message_with_very_many_unknown_fields_has_few_warnings() -> None:
 def test_message_repeated_field_takes_the_last_with_a_warning() -> None:
     message = parse_message('{"usersTopic": "a", "usersTopic": "b"}', SOURCES)
     assert message.topics == {"users": "b"}
-    assert message.warnings == ("'usersTopic' is given more than once: the last one is taken",)
+    assert message.warnings == ("'usersTopic' is given more than once: the last one counts",)
 
 
 REJECTIONS = [

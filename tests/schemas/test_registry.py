@@ -61,7 +61,7 @@ def test_answer_that_says_nothing_is_an_error(status: int, answer: Any, code: st
 
 
 def test_registry_that_is_away_is_an_error() -> None:
-    with pytest.raises(TurnoutError, match=r"cannot be reached: .*no record is passed over") as caught:
+    with pytest.raises(TurnoutError, match=r"cannot be reached: .*no record is skipped") as caught:
         client(f"http://127.0.0.1:{free_port()}").schema(7)
     assert caught.value.code == "registry_unreachable"
 

@@ -216,7 +216,7 @@ def test_a_record_that_the_store_cannot_hold_blocks_no_other(database: Database)
     queue = queue_of(database, ledger)
     queue.deliver(records(GOOD, b"odd", GOOD))
     assert [type(message.parsed) for message in queue.waiting()] == [ControlMessage, ControlRejected, ControlMessage]
-    assert kept(database, '"offset", detail')[1] == (1, "it cannot be kept (year 58844 is out of range)")
+    assert kept(database, '"offset", detail')[1] == (1, "it cannot be stored (year 58844 is out of range)")
     assert ledger.control_positions() == {0: 3}
 
 

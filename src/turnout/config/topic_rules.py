@@ -25,7 +25,7 @@ class TopicRules:
     """Topics that no source may read, and what each is."""
     configured: frozenset[str] = frozenset()
     allowed: tuple[str, ...] = ()
-    """Patterns; none: all topics, as far as `taken` goes."""
+    """Patterns; with none, all topics that are not `taken`."""
 
     @classmethod
     def of(cls, settings: Settings) -> TopicRules:

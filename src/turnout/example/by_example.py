@@ -54,7 +54,8 @@ def file_by_example(
     suggestion = suggest(_looked_at(wanted, settings, records, show))
     taken_over, variables = carried(document, config.parent if config is not None else folder, folder)
     notes = [
-        f"{config} has a secret in plain: set the variable {name}, which stands in its place" for name in variables
+        f"{config} has a secret as plain text: set the variable {name}, which replaces it in the file"
+        for name in variables
     ]
     notes += _control_note(settings)
     text = whole_file(suggestion, _with_kafka(taken_over, settings), records, notes)

@@ -123,7 +123,7 @@ class IdentityProvider:
         self._check(claims, {self.settings.client_id, *self.settings.audience})
         # An ID token proves to this server who signed in, and passes through addresses at a logout.
         if "nonce" in claims:
-            raise _refused("it is an ID token, and an access token is wanted")
+            raise _refused("it is an ID token, and an access token is required")
         return claims
 
     def signed_in(self, token: str, nonce: str, *, renewed: bool) -> Claims:

@@ -222,7 +222,7 @@ class ControlReader:
         self._report(
             "absent",
             f"control topic {self._topic!r} does not exist on Kafka at {self._kafka.bootstrap_servers}, so no control "
-            f"message comes from Kafka; create it, or set control.topic; it is read as soon as it exists",
+            f"message arrives from Kafka; create it, or set control.topic; it is read as soon as it exists",
         )
 
     def _refused(self, error: KafkaError) -> None:

@@ -337,7 +337,7 @@ class Topics:
             self._consumer.unassign()
         found = [message for messages in kept.values() for message in messages]
         if left and not found and not unreadable:
-            raise self._unreachable("no record came in time")
+            raise self._unreachable("no record arrived in time")
         return found, full
 
     def _assign(self, following: Mapping[Partition, int], places: Iterable[Partition]) -> None:

@@ -175,7 +175,7 @@ class SampleProducer:
             written += 1
         left = self._client.flush(30)
         if left:
-            raise TimeoutError(f"{left} of {written} sample records were not taken by the broker within 30 s")
+            raise TimeoutError(f"{left} of {written} sample records were not accepted by the broker within 30 s")
         return written
 
     def start(self, endless: Sequence[Iterator[SampleRecord]], records_per_second: float) -> None:

@@ -331,7 +331,7 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
         fields = dict(pairs)
         if len(fields) < len(pairs):
             twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
-            warnings.extend(f"{shown(name)} is given more than once: the last one is taken" for name in twice)
+            warnings.extend(f"{shown(name)} is given more than once: the last one counts" for name in twice)
         return fields
 
     try:

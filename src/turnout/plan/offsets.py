@@ -110,7 +110,7 @@ class Lost:
         if self.end is None:
             return (
                 f"{place} is gone (deleted); it was read up to offset {self.start}, "
-                f"what came after is lost; reading continues"
+                f"records after that are lost; reading continues"
             )
         if self.end < self.start:
             return (

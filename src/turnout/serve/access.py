@@ -205,7 +205,7 @@ class Access:
                 return
             reason, hint = "without `access:` only this machine may send SQL", "set access: with tokens"
         elif self._sql is SqlAccess.OFF:
-            reason, hint = "SQL is off on this server", "access.sql says who may send it"
+            reason, hint = "SQL is off on this server", "access.sql says who may run it"
         elif self._sql is SqlAccess.OPERATOR and identity_of(scope).role is not Role.OPERATOR:
             reason = f"{identity_of(scope)}: viewers may not send SQL"
             hint = "use the token of an operator, or set access.sql to viewer"
@@ -304,7 +304,7 @@ class Access:
         """Refuse an address from which too many wrong tokens came: TooOften."""
         wait = self._wrong_tokens.wait_seconds(client)
         if wait:
-            raise TooOften("too many wrong tokens came from this address", wait)
+            raise TooOften("this address sent too many wrong tokens", wait)
 
     def _count(self, buckets: Buckets, scope: Scope, identity: Identity | None) -> None:
         # A probe that is refused would restart a server that is only busy.
@@ -312,7 +312,7 @@ class Access:
             return
         wait = buckets.take(self.client(scope, identity))
         if wait:
-            raise TooOften("too many requests came from this client", wait)
+            raise TooOften("this client sent too many requests", wait)
 
     def client(self, scope: Scope, identity: Identity | None) -> str:
         """The client that a request counts for."""

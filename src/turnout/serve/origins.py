@@ -99,7 +99,7 @@ class Origins:
         raise TurnoutError(
             "foreign_origin",
             "a page of another site asked for this (Sec-Fetch-Site: cross-site)",
-            "open it in a tab of its own by its address, or add the site to server.allowed_origins",
+            "open its address in a new tab, or add the site to server.allowed_origins",
         )
 
     def allows(self, origin: str | None) -> bool:

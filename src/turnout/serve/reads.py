@@ -249,4 +249,4 @@ def _too_long(seconds: float) -> TurnoutError:
 
 
 def cancelled() -> TurnoutError:
-    return TurnoutError("query_timeout", "the read was ended: nobody waits for it any more")
+    return TurnoutError("query_timeout", "the read was ended: nobody waits for it")

@@ -98,7 +98,7 @@ OF_EXAMPLES = (
     Parameter(
         "records",
         {"type": "integer", "minimum": 1, "maximum": MAX_EXAMPLE_RECORDS},
-        f"How many of the newest records to look at. Default: {DEFAULT_EXAMPLE_RECORDS}.",
+        f"How many of the newest records to read. Default: {DEFAULT_EXAMPLE_RECORDS}.",
     ),
 )
 OF_WHY = (
@@ -203,7 +203,7 @@ def _limit(query: QueryParams, export: Export, default: int, most: int, what: st
         raise TurnoutError(
             "bad_parameter",
             f"limit: {limit} {what} are too many for JSON",
-            f"at most {most}; take more by format=csv, arrow or parquet",
+            f"at most {most}; for more, use format=csv, arrow or parquet",
         )
     return limit
 

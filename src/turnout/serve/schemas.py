@@ -72,7 +72,7 @@ class SignedOut(Answer):
     """The end of a session."""
 
     url: str
-    """Where a browser goes next: the issuer ends its own session there, where it can."""
+    """The address to open next: the issuer ends its own session there, if it can."""
 
 
 class Error(Answer):

@@ -64,7 +64,7 @@ def _of_kafka(error: KafkaError, topic: str, writer: str, kafka: KafkaSettings) 
             "sink_fenced", text, "stop the other Turnout, or give one of them another topic", status=503
         )
     cause = cause_of(kafka, words, "check kafka.bootstrap_servers, kafka.auth and that the broker runs")
-    return TurnoutError("kafka_unreachable", f"Kafka did not take the records ({cause.text})", cause.hint)
+    return TurnoutError("kafka_unreachable", f"Kafka did not accept the records ({cause.text})", cause.hint)
 
 
 def _refused(message: str, hint: str) -> TurnoutError:

@@ -316,7 +316,7 @@ def _unavailable(path: Path, error: Exception) -> TurnoutError:
     if "lock" in first.lower():
         holder = re.search(r"PID (\d+)", first)
         message = f"another turnout{f' (process {holder[1]})' if holder else ''} uses data_dir {path.parent}"
-        hint = "stop it, or give this one a data_dir of its own"
+        hint = "stop it, or give this one another data_dir"
     return TurnoutError(code="store_unavailable", message=message, hint=hint)
 
 

@@ -216,8 +216,8 @@ class ControlQueue:
             [record] = records
             if record.refused is not None and record.raw is None:
                 raise
-            log.exception("a control message of %s cannot be kept as it is", record.requester)
-            return self._stored([replace(record, raw=None, refused=f"it cannot be kept ({first_line(error)})")])
+            log.exception("a control message of %s cannot be stored as it is", record.requester)
+            return self._stored([replace(record, raw=None, refused=f"it cannot be stored ({first_line(error)})")])
 
     def _record(self, raw: bytes | str | None, requester: str) -> MessageRecord:
         text, whole = kept_text(raw)
@@ -225,7 +225,7 @@ class ControlQueue:
             return MessageRecord(text, requester)
         # The kept text differs from the message: the message is checked now.
         parsed = self._parsed(raw)
-        refused = parsed.message if isinstance(parsed, ControlRejected) else "it is no text that can be kept"
+        refused = parsed.message if isinstance(parsed, ControlRejected) else "it is not text that can be stored"
         return MessageRecord(text, requester, refused=refused)
 
     def _parsed(self, raw: bytes | str | None) -> ParsedMessage:

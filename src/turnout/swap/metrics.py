@@ -72,8 +72,8 @@ METRICS: Mapping[str, Definition] = {
     "turnout_control_messages_total": Definition("counter", "control messages since the store was made", ("outcome",)),
     "turnout_control_up": Definition(
         "gauge",
-        "1 where messages of the control topic are taken, or there is no such topic; 0 while it cannot be read, or its "
-        "records cannot be kept",
+        "1 where messages of the control topic are read, or the topic does not exist; 0 while it cannot be read, or "
+        "its records cannot be stored",
     ),
     "turnout_control_waiting": Definition("gauge", "control messages without an outcome yet"),
     "turnout_swaps_total": Definition(

@@ -141,7 +141,7 @@ class Orchestrator:
         try:
             self._ledger.log(level, text)
         except (duckdb.Error, TurnoutError) as error:
-            log.warning("the line could not be kept in orchestrator_logs: %s", first_line(error))
+            log.warning("the line could not be stored in orchestrator_logs: %s", first_line(error))
 
     def status(self) -> dict[str, Any]:
         """The status row, with the progress of a build, lag and rate."""

@@ -92,7 +92,7 @@ function fillHelp(): void {
   where.append(
     "The filter takes terms such as ",
     element("code", "", "age >= 30, name contains an, email is null"),
-    "; each column has a filter of its own too.",
+    "; each column also has its own filter.",
   );
   dialog.append(element("div", "heading", title, close), list, where);
   dialog.addEventListener("click", (event) => {

@@ -61,7 +61,7 @@ function card(quality: Quality): HTMLElement {
     ...fact("matched rows", quality.matched, ""),
     ...fact("left rows without a match", unmatchedLeft, ""),
     ...fact("right rows without a match", unmatchedRight, ""),
-    ...fact("duplicate right keys", duplicateRightKeys, "the newest is taken, unless duplicates: all"),
+    ...fact("duplicate right keys", duplicateRightKeys, "the newest counts, unless duplicates: all"),
     ...fact("null keys", nullKeys, "these never match"),
     ...fact("keys left out", leftOutKeys, "they would have more rows than max_rows_per_key"),
   );

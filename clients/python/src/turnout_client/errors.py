@@ -24,7 +24,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "bad_values": ErrorCode(
         400, "a function or a column of `values` is wrong", "correct it; the hint has what is known"
     ),
-    "too_many_groups": ErrorCode(400, "a summary has more than 100,000 groups", "take wider bins, or fewer columns"),
+    "too_many_groups": ErrorCode(400, "a summary has more than 100,000 groups", "use wider bins, or fewer columns"),
     "bad_parameter": ErrorCode(400, "a value of a parameter is wrong", "correct it; the hint has an example"),
     "unknown_parameter": ErrorCode(400, "a parameter is not known", "correct its name; the hint has the names"),
     "answer_too_large": ErrorCode(
@@ -32,7 +32,7 @@ ERRORS: Mapping[str, ErrorCode] = {
         "the rows of a JSON answer or a live window have more bytes than `server.max_answer_megabytes`",
         "ask for fewer rows or columns, or for a file (`format=arrow`), which may have any size",
     ),
-    "bad_request": ErrorCode(400, "this is not an HTTP request", "look at what a program or a proxy sends"),
+    "bad_request": ErrorCode(400, "this is not an HTTP request", "check what a program or a proxy sends"),
     "bad_handshake": ErrorCode(
         400, "this is not the handshake of a WebSocket", "let the proxy in front pass its headers on"
     ),
@@ -62,26 +62,26 @@ ERRORS: Mapping[str, ErrorCode] = {
         "the request came over loopback under a name that is not this machine's",
         "use localhost, or add the site to `server.allowed_origins`",
     ),
-    "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone", "take a name from the hint"),
+    "unknown_table": ErrorCode(404, "no table of that name, or its generation is gone", "use a name from the hint"),
     "unknown_generation": ErrorCode(
         404, "a generation that is gone, or never existed", "name one of those in the hint"
     ),
     "unknown_row": ErrorCode(404, "no row has that id or key now", "read the table again: it may have changed"),
     "unknown_saved": ErrorCode(404, "no saved view of that name", "`GET /api/saved` lists them"),
-    "unknown_alert": ErrorCode(404, "no alert of that name", "take a name from the hint"),
+    "unknown_alert": ErrorCode(404, "no alert of that name", "use a name from the hint"),
     "not_found": ErrorCode(404, "the path is wrong", "docs/reference/http.md lists the calls"),
-    "method_not_allowed": ErrorCode(405, "the method is wrong", "take one of the header `Allow`"),
+    "method_not_allowed": ErrorCode(405, "the method is wrong", "use one of the header `Allow`"),
     "request_timeout": ErrorCode(408, "the body took longer than 30 s", "send it faster"),
     "generation_conflict": ErrorCode(
         409,
         "`expectedGeneration` is not the published generation, or, to publish or discard, not the candidate's",
-        "look at what is there now, and decide again",
+        "check the current state, and decide again",
     ),
     "nothing_to_cancel": ErrorCode(409, "no build is under way, or it is the first one", "read the status again"),
     "guard_broken": ErrorCode(
         409,
         "what was built breaks one of `swap.guards`; the published generation stays published",
-        "look at the figures in the message; `force` ignores the guards",
+        "check the figures in the message; `force` ignores the guards",
     ),
     "no_candidate": ErrorCode(
         409, "there is no candidate to compare, publish or discard", 'make one by a change with `"publish": false`'
@@ -158,7 +158,7 @@ ERRORS: Mapping[str, ErrorCode] = {
     "spark_gone": ErrorCode(503, "Spark ended and is started again", "wait; the tables stay as they are until then"),
     "not_reading": ErrorCode(503, "the topics cannot be read", "fix what the message names; it is tried again"),
     "control_not_read": ErrorCode(
-        503, "control messages do not come or cannot be kept", "fix what the message names; it is tried again"
+        503, "control messages do not arrive or cannot be stored", "fix what the message names; it is tried again"
     ),
     "failing": ErrorCode(503, "a step of the orchestrator fails", "fix what the message names; it is tried again"),
     "page_not_built": ErrorCode(503, "a source tree without its web page", "`make setup` builds it"),

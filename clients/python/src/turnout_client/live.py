@@ -255,7 +255,7 @@ class _Session:
     def _problem(self, subscription: AnySubscription | None, message: Json) -> None:
         error = wire.problem(message) or TurnoutError(code="error", message="the server refused and did not say why")
         if subscription is None:
-            log.warning("the server did not take a message: %s", error)
+            log.warning("the server did not accept a message: %s", error)
             return
         del self._by_id[str(message["id"])]
         # A server that has just started may not have its tables yet: a subscription that had data gets it again. A

@@ -31,7 +31,7 @@ class CloseCode(IntEnum):
     """Why the server ended a connection; a reason in words comes with it."""
 
     TOO_LARGE = 1009
-    """A message of more than 64 KiB came."""
+    """The client sent a message of more than 64 KiB."""
     STOPPING = 1012
     """The server stops or restarts: connect again, with back-off."""
     SIGNED_OUT = 4401
@@ -247,7 +247,7 @@ class Hello(_Message):
     store: str
     role: Literal["viewer", "operator"]
     sql: bool = False
-    """Whether `sql` is taken from this client."""
+    """Whether this client may send `sql`."""
 
 
 class _OfTable(_Message):

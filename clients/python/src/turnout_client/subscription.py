@@ -150,7 +150,7 @@ class Subscription(ABC, Generic[E]):
 
     def _late(self, timeout: float | None) -> TimeoutError:
         reason = f": {self.reason}" if self.reason else ""
-        return TimeoutError(f"{self.table}: nothing came within {timeout:g} s ({self.state}{reason})")
+        return TimeoutError(f"{self.table}: nothing arrived within {timeout:g} s ({self.state}{reason})")
 
     # -- with callbacks
 
@@ -171,7 +171,7 @@ class Subscription(ABC, Generic[E]):
                 call(*arguments)
             except Exception as error:
                 if not failed:
-                    text = "a callback for %s failed; the subscription goes on, later failures are not logged: %s"
+                    text = "a callback for %s failed; the subscription continues, later failures are not logged: %s"
                     log.exception(text, self.table, first_line(error))
                 failed = True
 

@@ -216,7 +216,7 @@ class _Explaining:
         if isinstance(kind, SourceTable):
             return [_Side(kind, kind.key, value, parameters, ids[0] if ids else None)]
         if kind.own_sql:
-            self._note(f"{kind.table} has SQL of its own: it may have used any of the records of its key")
+            self._note(f"{kind.table} has its own SQL: a row may depend on any of the records of its key")
             return [_Side(source, kind.key, value, parameters, every=True) for source in kind.sources]
         view, sides = f"{self._table.schema}.{quoted(kind.table)}", []
         for number, (source, name) in enumerate(zip(kind.sources, kind.ids, strict=True)):

@@ -88,7 +88,7 @@ def parse_by(raw: str | Sequence[str]) -> tuple[Group, ...]:
     if len(set(names)) < len(names):
         raise bad("by", f"{show(next(name for name in names if names.count(name) > 1))} comes twice", BY_HINT)
     if len(found) > MAX_BY:
-        raise bad("by", f"{len(found)} columns, more than {MAX_BY}", "use `where` to look at a part of the rows")
+        raise bad("by", f"{len(found)} columns, more than {MAX_BY}", "use `where` to select a part of the rows")
     return tuple(found)
 
 
