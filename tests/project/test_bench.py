@@ -17,7 +17,7 @@ import report
 import usage_table
 from processors import JVM, KINDS, OTHER, PYTHON, WORKERS, Snapshot, snapshot, used
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RESULTS = json.loads((ROOT / "bench" / "results.json").read_text(encoding="utf-8"))
 
 BUSY = "import time\nwhile time.process_time() < {seconds}: pass\n"

@@ -16,16 +16,13 @@ TESTS = Path(__file__).parents[1]
 
 ELSEWHERE = {
     # Commands, as people call them.
-    "cli/test_cli.py": "cli/app cli/broker cli/demo cli/history cli/init cli/options cli/output cli/prepare cli/run "
-    "cli/alerts cli/apply cli/completion cli/difference cli/progress cli/rows cli/sql cli/status cli/summary cli/swap "
-    "cli/tables "
-    "cli/types",
+    "cli/test_cli.py": "cli/app cli/init cli/options cli/output cli/progress cli/questions cli/run cli/status cli/swap "
+    "cli/tables",
     "config/test_configuration.py": "store/config_history",
-    "live/test_applies.py": "serve/config_api",
     "live/test_check.py": "preflight/findings",
     # A file by example.
-    "live/test_by_example.py": "kafka/topic_creation cli/topic",
-    "serve/test_example_api.py": "example/by_example",
+    "live/test_by_example.py": "kafka/topic_creation",
+    "serve/test_example_api.py": "example/by_example serve/kafka_api",
     "live/test_demo.py": "local/spinner",
     # The client is one thing to those who use it.
     "clients/test_client.py": "client/display client/frames client/http",
@@ -45,7 +42,7 @@ ELSEWHERE = {
     # Sinks: what is written, by what a topic folds to.
     "sink/test_records.py": "store/outgoing",
     "alert/test_watched_rows.py": "alert/events",
-    "live/test_alert_targets.py": "alert/deliverer alert/targets serve/alert_api",
+    "live/test_alert_targets.py": "alert/running_alert alert/targets",
     "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_state sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "schemas/record_decoder",
@@ -60,15 +57,14 @@ ELSEWHERE = {
     # The server over real sockets.
     # People of an identity provider.
     "live/test_login.py": "issuer/provider serve/login_api",
-    "serve/test_connections.py": "serve/bodies serve/connections serve/origins serve/strict_requests",
-    "serve/test_summaries.py": "serve/live/selects",
-    "serve/test_summary_history.py": "serve/live/history_samples",
+    "serve/test_connections.py": "serve/connections serve/origins",
+    "serve/test_differences.py": "serve/live/computed",
     "store/test_summary_read.py": "store/query/summary_sql",
     "store/test_sql.py": "store/query/sql_process store/query/sql_worker",
-    "serve/test_read_api.py": "serve/app serve/parameters serve/responses",
+    "serve/test_read_api.py": "serve/app serve/requests serve/responses",
     "serve/test_openapi.py": "serve/routes serve/schemas",
     "serve/test_saved_api.py": "store/saved_views",
-    "serve/test_limits.py": "serve/reader_watch serve/live/parsing",
+    "serve/test_limits.py": "serve/live/parsing",
     "serve/test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
     "serve/live/windows store/feed plan/position",
     "serve/test_mcp_server.py": "serve/agent_tools cli/mcp",

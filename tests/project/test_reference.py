@@ -45,7 +45,7 @@ def test_every_error_code_is_an_anchor_of_the_page_of_errors() -> None:
 
 NO_SETTINGS = {"store.duckdb", "spark.log"}
 """Files whose names look like settings."""
-TOPICS = sorted((Path(__file__).parent.parent / "docs" / "topics").glob("*.md"))
+TOPICS = sorted((Path(__file__).parents[2] / "docs" / "topics").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", TOPICS, ids=lambda page: page.stem)

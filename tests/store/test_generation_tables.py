@@ -27,6 +27,7 @@ from turnout.store.generation_tables import GenerationTables
 from turnout.store.query.windows import Window, read_window
 from turnout.store.views.joined import JoinedRows
 from turnout.store.views.parts import Files
+from turnout.testing import patience
 
 
 @pytest.fixture
@@ -314,8 +315,8 @@ def test_store_is_closed_when_the_statements_of_other_threads_have_ended(tmp_pat
 
     counting = threading.Thread(target=count)
     counting.start()
-    assert began.wait(10)
+    assert began.wait(patience())
     database.close()
-    counting.join(60)
+    counting.join(patience())
     # Where the statement had not begun, it does not run at all.
     assert counts in ([], [20_000**2 - 36])
