@@ -222,8 +222,12 @@ def _launching(
     PySpark itself tells of it only when the JVM is up: too late to end one that is starting.
     """
 
-    def popen(arguments: list[str], *, env: dict[str, str], **kwargs: Any) -> Java:
-        java = subprocess.Popen([*command, *arguments[1:]], env=java_environment({**variables, **env}), **kwargs)
+    def popen(arguments: list[str], *, env: dict[str, str], preexec_fn: object = None, **kwargs: Any) -> Java:
+        # PySpark's function would run in a fork of this process with all its threads, and was seen to crash there. It
+        # ignores SIGINT, so that Ctrl-C does not reach the JVM; so does the shell here, which Java replaces.
+        ignoring = ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+        variables_of_java = java_environment({**variables, **env})
+        java = subprocess.Popen([*ignoring, *command, *arguments[1:]], env=variables_of_java, **kwargs)
         began.append(java)
         if on_java is not None:
             on_java(java)
