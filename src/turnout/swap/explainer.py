@@ -31,6 +31,7 @@ from turnout.store.query.row_records import (
     Reason,
     WhyQuestion,
     explain,
+    newest_first,
     readable_text,
 )
 from turnout.swap.generations import Generation
@@ -147,7 +148,7 @@ class Explainer:
             found.notes.append(f"the search for older records of '{search.source.topic}' was cut: {limits}")
         for row in found.rows:
             if search in row.searches:
-                row.others += sorted(older, key=lambda record: -record.timestamp_ms)
+                row.others = newest_first([*row.others, *older])
                 row.complete = row.complete and complete and len(row.others) <= MOST_OTHERS
                 del row.others[MOST_OTHERS:]
 

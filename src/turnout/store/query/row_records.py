@@ -79,6 +79,11 @@ class FoundRecord:
         return self.topic, self.partition, self.offset
 
 
+def newest_first(records: Sequence[FoundRecord]) -> list[FoundRecord]:
+    """The records by their times, those of the same time by their places."""
+    return sorted(records, key=lambda record: (record.timestamp_ms, record.place), reverse=True)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class OlderSearch:
     """What the store does not keep: the records of a key before the stored one of each partition."""
@@ -271,7 +276,7 @@ class _Explaining:
             if (search := self._search(side)) is not None:
                 made.searches.append(search)
         made.complete = max(len(made.records), len(made.others)) <= MOST_OTHERS
-        made.others = sorted(made.others, key=lambda record: -record.timestamp_ms)[:MOST_OTHERS]
+        made.others = newest_first(made.others)[:MOST_OTHERS]
         return made
 
     def _ranked(self, side: _Side) -> str:
