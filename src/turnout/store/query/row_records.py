@@ -228,11 +228,12 @@ class _Explaining:
             chosen = ids[number] if ids else None
             column, takes_newest, may_hide = kind.key, number > 0 and not kind.pairs, number > 0
             if isinstance(kind, ChainView) and number:
-                if ids is None:
-                    break
                 step = kind.chain.steps[number - 1]
                 column, takes_newest, may_hide = step.right_on, not step.pairs, step.join is Join.SEMI
-                value, parameters = self._met(kind, number, ids), ()
+                if ids is not None:
+                    value, parameters = self._met(kind, number, ids), ()
+                elif not (step.fills and step.left_on == kind.key):
+                    continue  # the key is not that of its records
             side = _Side(source, column, value, parameters, chosen, f"SELECT {name} FROM {view}", takes_newest)
             if ids and chosen is None and may_hide:
                 # A semi join hides the record that it matches. Under other joins, a row without one has none to match.
