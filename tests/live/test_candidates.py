@@ -134,6 +134,12 @@ def test_candidate_reads_on_and_is_published_at_once(names: Names, spark: SparkS
         )
         assert turnout.total("final_ui") == RECORDS
 
+        def sides() -> list[tuple[int, int | None]]:
+            found = turnout.http.get("/api/tables/final_ui/difference", params={"limit": 0}).json()
+            return [(found[side]["generation"], found[side]["lag"]) for side in ("from", "to")]
+
+        wait_until(lambda: sides() == [(1, 0), (2, 0)], interval=ASKED_SECONDS, what=lambda: f"no lag: {sides()}")
+
         assert outcome(turnout, usersTopic=names.users2, publish=False) == ("unchanged", 1)
         assert outcome(turnout, usersTopic=names.users, publish=False) == ("unchanged", 1)
         assert outcome(turnout, usersTopic=names.users3, publish=False, dryRun=True) == ("unchanged", 1)

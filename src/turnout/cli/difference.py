@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -20,6 +20,7 @@ _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "ye
     epilog=examples(
         "turnout difference final_ui",
         "turnout difference final_ui --where 'accountType = gold' --limit 50",
+        "turnout difference final_ui --change removed",
         "turnout difference users_ui --from 7 --to 9 --json",
     )
 )
@@ -31,6 +32,10 @@ def difference(
     ] = None,
     after: Annotated[
         int | None, typer.Option("--to", min=0, help="Another.  [default: the candidate]", show_default=False)
+    ] = None,
+    change: Annotated[
+        Literal["added", "removed", "changed"] | None,
+        typer.Option(help="Show only rows of this change.  [default: all]", show_default=False),
     ] = None,
     where: options.Where = None,
     sort: options.Sort = "",
@@ -44,7 +49,7 @@ def difference(
     Added rows have +, removed rows -, changed rows ~ with the old and the new value of each changed cell.
     """
     with options.connected(url, token) as client:
-        found = client.table(table).difference(before, after, where or (), sort or (), limit=limit)
+        found = client.table(table).difference(before, after, where or (), sort or (), limit=limit, change=change)
     if json:
         output.print_json(found.as_json())
         return

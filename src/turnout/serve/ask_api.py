@@ -89,7 +89,7 @@ class AskApi:
 
         def read(store: Reading) -> bytes:
             found = read_difference(store, asked)
-            return difference_json(found.table, found.positions, difference_body(found))
+            return difference_json(found.table, found.positions, found.lags, difference_body(found))
 
         return await self._answers.json(request, read, large=True)
 

@@ -21,10 +21,11 @@ from turnout.store.query.windows import GONE, Positions
 @dataclass(frozen=True, slots=True)
 class _Compared:
     positions: tuple[Position, Position]
+    lags: tuple[int | None, int | None]
     body: bytes
 
     def differs(self, other: _Compared) -> bool:
-        """Whether a viewer would see a difference; a version alone is none."""
+        """Whether a viewer would see a difference; a version or a lag alone is none."""
         numbers = [[at.generation for at in one.positions] for one in (self, other)]
         return self.body != other.body or numbers[0] != numbers[1]
 
@@ -67,12 +68,12 @@ class SharedDifference(SharedComputed):
 
     def _read(self, store: Reading) -> _Compared:
         found = read_difference(store, self._asked)
-        return _Compared(found.positions, difference_body(found))
+        return _Compared(found.positions, found.lags, difference_body(found))
 
     def _send_to(self, subscription: Subscription) -> None:
         assert self._state is not None
-        state = self._state
-        subscription.replace("difference", difference_json(self._asked.window.table, state.positions, state.body))
+        table, state = self._asked.window.table, self._state
+        subscription.replace("difference", difference_json(table, state.positions, state.lags, state.body))
 
     @property
     def _size(self) -> int:

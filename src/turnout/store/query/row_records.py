@@ -79,11 +79,6 @@ class FoundRecord:
         return self.topic, self.partition, self.offset
 
 
-def newest_first(records: Sequence[FoundRecord]) -> list[FoundRecord]:
-    """The records by their times, those of the same time by their places."""
-    return sorted(records, key=lambda record: (record.timestamp_ms, record.place), reverse=True)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class OlderSearch:
     """What the store does not keep: the records of a key before the stored one of each partition."""
@@ -103,6 +98,12 @@ class RowRecords:
     complete: bool = True
     """Whether all records that were not chosen are told."""
     searches: list[OlderSearch] = field(default_factory=list)
+
+    def add_others(self, records: Sequence[FoundRecord], *, complete: bool) -> None:
+        """Add records that were not chosen; the newest of all are told."""
+        found = sorted([*self.others, *records], key=lambda record: (record.timestamp_ms, record.place), reverse=True)
+        self.others = found[:MOST_OTHERS]
+        self.complete = self.complete and complete and len(found) <= MOST_OTHERS
 
 
 @dataclass(slots=True)
@@ -267,17 +268,16 @@ class _Explaining:
     # -- the records of a source
 
     def _row(self, row: str | None, sides: Sequence[_Side]) -> RowRecords:
-        made = RowRecords(row)
+        made, others = RowRecords(row), list[FoundRecord]()
         for side in sides:
             same = "SELECT _id FROM same"
             in_rows = f"_id IN (SELECT * FROM ({side.ids}) AS ids(_id) WHERE _id IN ({same}))" if side.ids else "shown"
             of_row = "shown" if side.every else f"_id = {-1 if side.chosen is None else side.chosen}"
             made.records += [replace(record, reason=None) for record in self._records(side, of_row)]
-            made.others += self._records(side, f"NOT ({in_rows} OR {of_row})")
+            others += self._records(side, f"NOT ({in_rows} OR {of_row})")
             if (search := self._search(side)) is not None:
                 made.searches.append(search)
-        made.complete = max(len(made.records), len(made.others)) <= MOST_OTHERS
-        made.others = newest_first(made.others)[:MOST_OTHERS]
+        made.add_others(others, complete=len(made.records) <= MOST_OTHERS)
         return made
 
     def _ranked(self, side: _Side) -> str:
