@@ -228,7 +228,7 @@ def test_rows_are_filtered_and_sorted_and_kept_in_the_address(browser: Browser, 
 def test_kind_of_change_is_asked_of_all_rows(browser: Browser, url: str, reviewed: Reviewed) -> None:
     reviewed.make()
     reviewed.filling.batch(users=[user(number) for number in range(1000, 2100)])
-    with looking_at(browser, url, "#review=users_ui&order=-userId") as visit:
+    with looking_at(browser, url, '#review=users_ui&order=[["userId",true]]') as visit:
         page = visit.page
         expect(page.locator("#review-shown")).to_have_text("The first 100 of 1,118 differences")
         page.locator("#review-changes").get_by_text("removed").click()
