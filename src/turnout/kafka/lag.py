@@ -36,7 +36,7 @@ class Measurement:
 
     lag: int | None = None
     ends: Offsets = field(default_factory=lambda: Offsets({}))
-    """Of the topics of all generations, as far as they are known."""
+    """The ends of the topics of all generations, as far as they are known."""
     lags: Partitions = field(default_factory=dict)
     records_per_second: float = 0.0
     trouble: str | None = None
