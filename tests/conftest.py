@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lengths import IMAGES
+from lengths import LONG
 from machine_speed import measure
 from shared_broker import shared_broker
 from turnout.config import SparkSettings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["layers", "namespaces", "processor_time", "progress_lines", "spark_workers", "hang_watch"]
 
 # The container image is built in the long form alone: it takes minutes.
-collect_ignore = [] if IMAGES else ["live/test_image.py"]
+collect_ignore = [] if LONG else ["live/test_image.py", "live/test_client_alone.py"]
 
 measure()
 # Far beyond the limit of one wait, so that a wait that hangs ends first, and says what it waited for.

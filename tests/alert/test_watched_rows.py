@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fake_webhook import Hook, hooked
 from filled_store import Filling
 from lengths import FOLD_EXAMPLES
 from store_histories import LATEST, account, histories, user
 from turnout.alert import events as events_module
-from turnout.alert import watched_rows
+from turnout.alert import running_alert, watched_rows
 from turnout.alert.events import Events
+from turnout.alert.running_alert import AlertTools, RunningAlert
 from turnout.alert.watched_rows import StepResult, WatchedRows
-from turnout.config import AlertSettings, Settings, TargetSettings
+from turnout.config import AlertSettings, KafkaSettings, Settings, TargetSettings
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
 from turnout.sink.records import keeps_up, published_table
@@ -234,14 +237,67 @@ def test_event_has_an_id_that_no_other_store_gives(filling: Filling, tmp_path: P
     database.close()
 
 
-APPLIES = st.tuples(st.just("apply"), st.integers(0, 2))
+class Answer(StrEnum):
+    """What a target does with a request."""
+
+    TAKEN = "taken"
+    ERROR = "answers 500"
+    LOST = "takes it, and ends the connection without an answer"
+    AWAY = "does not listen"
+
+
+class Receiver:
+    """A webhook that is away now and then, and the alert at work, which is told to try."""
+
+    def __init__(self, database: Database) -> None:
+        self.hook = Hook()
+        with hooked(hook=self.hook):
+            pass  # a port of its own, where nobody listens
+        to = TargetSettings.model_validate({"webhook": self.hook.url, "private": True})
+        self.alert = AlertSettings(table="final_ui", where="balance > 0", to=to)
+        self._database, self._said = database, list[str]()
+        self.restart()
+
+    def restart(self) -> None:
+        """Go on as after a restart of the process: the store has all that is known."""
+        tools = AlertTools(self._database, KafkaSettings(), Events(self._database), self._say)
+        self._running = RunningAlert("watched", self.alert, tools)
+
+    def _say(self, level: str, text: str) -> None:
+        self._said.append(text)
+
+    def deliver(self, answer: Answer) -> None:
+        """Let it try once. What waited is delivered where the target has taken it, and waits on otherwise."""
+        waiting, came = self._waiting(), len(self.hook.bodies)
+        self.hook.status, self.hook.loses = 500 if answer is Answer.ERROR else 200, answer is Answer.LOST
+        if answer is Answer.AWAY:
+            self._running._deliver()
+        else:
+            with hooked(self.hook.port, hook=self.hook):
+                self._running._deliver()
+        taken = answer is Answer.TAKEN
+        assert self._waiting() == ([] if taken else waiting)
+        assert len(self.hook.bodies) == came + (bool(waiting) and answer in (Answer.TAKEN, Answer.LOST))
+        if waiting:
+            assert (self._running.status(None).error is None) == taken
+
+    def _waiting(self) -> list[int]:
+        return [row["_id"] for row in table_of_events(self._database) if row["delivered"] == "waiting"]
+
+    def check(self) -> None:
+        """Every event has come, in the order of the table."""
+        self.deliver(Answer.TAKEN)
+        rows = table_of_events(self._database)
+        assert {row["delivered"] for row in rows} <= {"delivered"}
+        assert self.hook.events() == [(row["event"], row["key"]) for row in rows]
+
+
+MORE = (st.tuples(st.just("apply"), st.integers(0, 2)), st.tuples(st.just("deliver"), st.sampled_from(list(Answer))))
 
 
 @settings(max_examples=FOLD_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    operations=histories(APPLIES), kept=st.sampled_from(["all", "latest"]), column=st.sampled_from(["balance", "age"])
-)
-def test_events_fold_to_the_rows_that_fulfil_the_alert_through_batches_swaps_applies_and_restarts(
+@given(operations=histories(*MORE), kept=st.sampled_from(["all", "latest"]), column=st.sampled_from(["balance", "age"]))
+def test_events_fold_to_the_rows_that_fulfil_the_alert_and_arrive_though_the_target_is_away_at_times(
     tmp_path_factory: pytest.TempPathFactory, operations: list[tuple[str, Any]], kept: str, column: str
 ) -> None:
     folder = tmp_path_factory.mktemp("watched")
@@ -250,12 +306,14 @@ def test_events_fold_to_the_rows_that_fulfil_the_alert_through_batches_swaps_app
     filling = Filling(database, Settings().model_copy(update={"sources": sources}))
     filling.swap(users=[user(1)], accounts=[account(1, 1.0)])
     before = filling.tables
-    alert = AlertSettings(table="final_ui", where=f"{column} > 0", to=LOG)
+    receiver = Receiver(database)
+    alert = receiver.alert.model_copy(update={"where": f"{column} > 0"})
     rows = WatchedRows("watched", alert, database)
     rows.step()
     fold, states, moved = Fold(database), [fitting(database, alert)], False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watched_rows, "MAX_KEPT_CHANGES", 6)
+        patch.setattr(running_alert, "PAUSES_SECONDS", (0.0, 0.0))
         for number, (kind, value) in enumerate([*operations, ("step", None)]):
             if kind == "users":
                 filling.batch(users=[user(one, age=number % 3) for one in value])
@@ -273,6 +331,9 @@ def test_events_fold_to_the_rows_that_fulfil_the_alert_through_batches_swaps_app
             elif kind == "restart":
                 rows.stop()
                 rows = WatchedRows("watched", alert, database)
+                receiver.restart()
+            elif kind == "deliver":
+                receiver.deliver(value)
             elif kind == "apply":
                 alert = alert.model_copy(update={"where": f"{column} > {value}"})
                 if alert.where != rows._settings.where:
@@ -298,6 +359,7 @@ def test_events_fold_to_the_rows_that_fulfil_the_alert_through_batches_swaps_app
                 assert fold.rows == states[-1]
                 assert rows.step() == StepResult()
                 states, moved = [states[-1]], False
+        receiver.check()
     database.close()
 
 

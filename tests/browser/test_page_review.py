@@ -226,6 +226,18 @@ def test_rows_are_filtered_and_sorted_and_kept_in_the_address(browser: Browser, 
         assert "differs=" not in visit.place()
 
 
+def test_kind_of_change_is_asked_of_all_rows(browser: Browser, url: str, reviewed: Reviewed) -> None:
+    reviewed.make()
+    reviewed.filling.batch(users=[user(number) for number in range(1000, 2100)])
+    with looking_at(browser, url, '#review=users_ui&order=[["userId",true]]') as visit:
+        page = visit.page
+        expect(page.locator("#review-shown")).to_have_text("The first 100 of 1,118 differences")
+        page.locator("#review-changes").get_by_text("removed").click()
+        expect(page.locator("#review-shown")).to_have_text("5 differences")
+        assert [line[:2] for line in lines(page)] == [["removed", f"u000{number}"] for number in (4, 3, 2, 1, 0)]
+        expect(page.locator("#review-changes")).to_contain_text("all 1,118changed 8added 1,105removed 5")
+
+
 def test_everybody_sees_the_candidate_in_the_header_and_viewers_cannot_decide(
     browser: Browser, url: str, reviewed: Reviewed
 ) -> None:

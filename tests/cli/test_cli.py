@@ -408,6 +408,8 @@ def test_difference_shows_what_a_candidate_would_change(tmp_path: Path) -> None:
         whole = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout
         asked = ("--from", "2", "--to", "1", "--where", "userId = u3", "--url", url, "--json")
         found = json.loads(turnout("difference", "final_ui", *asked).stdout)
+        removed = turnout(*arguments, "--change", "removed").output.splitlines()
+    assert [line[0] for line in removed[4:] if line[0] in "+-~"] == ["-"] and "more" not in removed[-1]
     assert shown[:4] == [
         "final_ui   generation 1 -> 2",
         "1 added, 1 removed, 1 changed, 0 same",

@@ -36,7 +36,9 @@ def test_difference_of_one_moment(filling: Filling, client: Client) -> None:
     filling.batch(users=[{**USER_1, "age": 37}], accounts=[GOLD_1])
     table = client.table("final_ui")
     found = table.difference(to_generation=2, sort="-age")
-    assert (found.from_, found.to, found.total) == ({"generation": 1, "version": 1}, {"generation": 2, "version": 1}, 2)
+    assert found.from_ == {"generation": 1, "version": 1, "lag": None}
+    assert (found.to["generation"], found.to["version"], found.total) == (2, 1, 2)
+    assert [row["change"] for row in table.difference(to_generation=2, change="changed").rows] == ["changed"]
     assert found.counts == {"added": 0, "removed": 1, "changed": 1, "same": 0}
     assert [(row["change"], (row["from"] or {}).get("age")) for row in found.rows] == [("removed", 52), ("changed", 36)]
     assert found.to_arrow().select(["change", "from.age", "to.age"]).to_pydict() == {
@@ -59,7 +61,7 @@ def test_live_difference_comes_again_when_it_changed_and_says_when_a_generation_
 ) -> None:
     filling.generation()
     filling.batch(users=[USER_1])
-    with client.table("users_ui").live_difference(1, 2) as differences:
+    with client.table("users_ui").live_difference(1, 2, change="removed") as differences:
         assert differences.get(SECONDS).counts["removed"] == 1
         filling.batch(users=[USER_2])
         assert differences.get(SECONDS).counts["same"] == 2

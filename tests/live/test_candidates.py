@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 import yaml
 
@@ -21,9 +24,9 @@ from live_watchers import Watcher, grown, held
 from mcp_agent import Agent, talk
 from sink_reader import SunkTopic, bag
 from turnout.local.broker import EmbeddedBroker
-from turnout.testing import create_topic, produce, wait_until
+from turnout.testing import create_topic, delete_topic, patience, produce, wait_until
 from turnout_process import ASKED_SECONDS
-from two_topics import account, sections, user
+from two_topics import account, sections, user, wait_said, wait_total
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,6 +134,12 @@ def test_candidate_reads_on_and_is_published_at_once(names: Names, spark: SparkS
         )
         assert turnout.total("final_ui") == RECORDS
 
+        def sides() -> list[tuple[int, int | None]]:
+            found = turnout.http.get("/api/tables/final_ui/difference", params={"limit": 0}).json()
+            return [(found[side]["generation"], found[side]["lag"]) for side in ("from", "to")]
+
+        wait_until(lambda: sides() == [(1, 0), (2, 0)], interval=ASKED_SECONDS, what=lambda: f"no lag: {sides()}")
+
         assert outcome(turnout, usersTopic=names.users2, publish=False) == ("unchanged", 1)
         assert outcome(turnout, usersTopic=names.users, publish=False) == ("unchanged", 1)
         assert outcome(turnout, usersTopic=names.users3, publish=False, dryRun=True) == ("unchanged", 1)
@@ -233,6 +242,91 @@ def test_candidate_outlives_restarts_and_ends_with_its_time(names: Names, spark:
         assert (last["outcome"], last["generation"], last["requester"]) == ("discarded", 3, "turnout")
         assert last["detail"] == "its time ended (swap.candidate_seconds: 0.5)"
         assert send(turnout, "publish")["error"]["code"] == "no_candidate"
+
+
+def test_candidate_whose_topic_is_deleted_is_published_only_when_it_is_there_again(
+    names: Names, spark: SparkSession, tmp_path: Path
+) -> None:
+    with names.served(tmp_path, spark) as turnout:
+        assert outcome(turnout, usersTopic=names.users2, publish=False) == ("candidate", 2)
+        delete_topic(names.bootstrap, names.users2)
+        wait_said(turnout, f"topic '{names.users2}' partition 0 is gone (deleted)")
+        error = send(turnout, "publish", expectedGeneration=2)["error"]
+        assert (error["code"], error["message"]) == (
+            "unknown_topic",
+            f"the candidate, generation 2, cannot read on: topic '{names.users2}' was deleted",
+        )
+        assert turnout.status()["candidate"]["generation"] == 2, "it can be discarded, and looked at"
+        assert shown(turnout, "final_ui@2") == {names.users2} and shown(turnout) == {names.users}
+        produce(names.bootstrap, names.users, [named(names.users, RECORDS)])
+        wait_total(turnout, "final_ui", RECORDS + 1)
+
+        create_topic(names.bootstrap, names.users2, 1)
+        produce(names.bootstrap, names.users2, [named(names.users2, RECORDS + number) for number in range(3)])
+        wait_total(turnout, "final_ui@2", RECORDS + 3)
+        assert outcome(turnout, "publish", expectedGeneration=2) == ("applied", 2)
+        assert shown(turnout) == {names.users2} and turnout.total("final_ui") == RECORDS + 3
+        assert history(turnout) == [("applied", 1), ("candidate", 2), ("applied", 2)]
+
+
+def at_once(turnout: ServedTurnout, *paths: str) -> dict[str, list[dict[str, Any]]]:
+    """Send messages at the same moment, each from a thread; gives the answers by path."""
+    answers: dict[str, list[dict[str, Any]]] = {path: [] for path in paths}
+    generation, together = turnout.status()["candidate"]["generation"], threading.Barrier(len(paths))
+
+    def press(path: str) -> None:
+        together.wait()
+        with httpx.Client(base_url=turnout.url, timeout=patience()) as http:
+            answers[path].append(http.post(f"/api/{path}", json={"expectedGeneration": generation}).json())
+
+    threads = [threading.Thread(target=press, args=(path,)) for path in paths]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(patience())
+    return answers
+
+
+def test_one_of_two_operators_who_decide_at_once_is_followed(names: Names, spark: SparkSession, tmp_path: Path) -> None:
+    with names.served(tmp_path, spark) as turnout:
+        assert outcome(turnout, usersTopic=names.users2, publish=False) == ("candidate", 2)
+        answers = at_once(turnout, "publish", "publish", "publish")["publish"]
+        assert sorted(answer.get("outcome", "refused") for answer in answers) == ["applied", "refused", "refused"]
+        assert [answer["error"]["code"] for answer in answers if "error" in answer] == ["no_candidate"] * 2
+        assert history(turnout) == [("applied", 1), ("candidate", 2), ("applied", 2)]
+        assert (turnout.status()["generation"], shown(turnout)) == (2, {names.users2})
+
+        assert outcome(turnout, usersTopic=names.users3, publish=False) == ("candidate", 3)
+        both = at_once(turnout, "publish", "discard")
+        [followed] = [path for path, [answer] in both.items() if answer.get("outcome") == "applied"]
+        [refused] = [answer["error"]["code"] for [answer] in both.values() if "error" in answer]
+        assert refused == "no_candidate"
+        last, topic = {"publish": ("applied", names.users3), "discard": ("discarded", names.users2)}[followed]
+        assert (history(turnout)[-1], shown(turnout)) == ((last, 3), {topic})
+
+
+def test_candidate_that_expires_while_somebody_publishes_is_published_or_gone(
+    names: Names, spark: SparkSession, tmp_path: Path
+) -> None:
+    with names.served(tmp_path, spark, candidate_seconds=2) as turnout:
+        topics = itertools.cycle((names.users2, names.users3, names.users))
+        before, topic = names.users, next(topics)
+        for early_seconds in (0.2, 0.03, 0.0, -0.03, -0.5):
+            made, number = outcome(turnout, usersTopic=topic, publish=False)
+            assert made == "candidate"
+            ends = datetime.fromisoformat(turnout.status()["candidate"]["expiresAt"]).timestamp()
+            time.sleep(max(0.0, ends - early_seconds - time.time()))
+            answer = send(turnout, "publish", expectedGeneration=number)
+            if answer.get("outcome") == "applied":
+                assert history(turnout)[-1] == ("applied", number)
+                before, topic = topic, next(topics)
+            else:
+                assert answer["error"]["code"] == "no_candidate"
+                assert early_seconds < 0.2, "its time had not ended"
+                last = turnout.rows("swaps")[-1]
+                assert (last["outcome"], last["generation"]) == ("discarded", number)
+                assert last["detail"] == "its time ended (swap.candidate_seconds: 2)"
+            assert (turnout.status()["candidate"], shown(turnout)) == (None, {before})
 
 
 def test_control_topic_of_a_new_folder_publishes_only_what_was_published(

@@ -107,9 +107,11 @@ def fill_the_disk(turnout: RunningTurnout, disk: Path, address: str, topics: tup
 
 
 def kill_spark_in_a_build(turnout: RunningTurnout) -> None:
-    """A generation lingers beside the published one, and another is being built, when Spark's JVM is killed."""
+    """A generation lingers, a candidate waits, and another is being built, when Spark's JVM is killed."""
     assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
-    java = turnout.java()
+    reviewed = turnout.http.post("/api/control", json={"joinType": "left", "publish": False}).json()
+    assert (reviewed["outcome"], reviewed["generation"]) == ("candidate", 3)
+    candidate, java = turnout.status()["candidate"], turnout.java()
     turnout.http.post("/api/control?wait=false", json={"joinType": "full", "requestId": "third"})
     wait_until(lambda: turnout.status()["progress"], interval=0.01, what="a build")
     java.kill()
@@ -117,15 +119,27 @@ def kill_spark_in_a_build(turnout: RunningTurnout) -> None:
     wait_reason(turnout, f"Spark's JVM (process {java.pid}) was killed by SIGKILL")
     assert turnout.http.get("/readyz").json()["error"]["code"] == "spark_gone"
     assert turnout.answer("/healthz") == 200
-    shown = turnout.total("users_ui@1")
+    shown = {number: turnout.total(f"users_ui@{number}") for number in (1, 3)}
+    turnout.http.post("/api/publish?wait=false", json={"expectedGeneration": 2, "requestId": "wrong"})
     turnout.wait_ready()
     print(f"ready {time.monotonic() - killed:.1f} s after the kill")
     [third] = [row for row in turnout.rows("control_raw") if row["requestId"] == "third"]
     assert third["outcome"] == "failed"
     assert "was killed by SIGKILL" in third["detail"]
-    wait_until(lambda: turnout.total("users_ui@1") > shown, interval=ASKED_SECONDS, what="what lingers to read again")
-    back = turnout.http.post("/api/rollback").json()
-    assert (back["outcome"], back["generation"]) == ("rolled_back", 1)
+    wait_until(
+        lambda: all(turnout.total(f"users_ui@{number}") > before for number, before in shown.items()),
+        interval=ASKED_SECONDS,
+        what="the candidate and what lingers to read again",
+    )
+    status = turnout.status()
+    assert (status["generation"], status["candidate"]) == (2, candidate), "a publish of another was refused"
+    for path, outcome, generation in (
+        ("publish", "applied", 3),
+        ("rollback", "rolled_back", 2),
+        ("rollback", "rolled_back", 3),
+    ):
+        answer = turnout.http.post(f"/api/{path}").json()
+        assert (answer["outcome"], answer["generation"]) == (outcome, generation)
 
 
 def end_while_spark_starts(turnout: RunningTurnout, shown: int) -> None:

@@ -169,8 +169,8 @@ def test_difference_answers_counts_columns_sinks_and_rows(compared_url: str) -> 
     nobody = {**USER_2, "accountType": None, "balance": None}
     assert {name: value for name, value in answer.items() if name != "columns"} == {
         "table": "final_ui",
-        "from": {"generation": 1, "version": 1},
-        "to": {"generation": 2, "version": 1},
+        "from": {"generation": 1, "version": 1, "lag": None},
+        "to": {"generation": 2, "version": 1, "lag": None},
         "counts": {"added": 1, "removed": 1, "changed": 1, "same": 0},
         "total": 3,
         "key": ["userId"],
@@ -191,6 +191,9 @@ def test_difference_answers_counts_columns_sinks_and_rows(compared_url: str) -> 
     back = difference(compared_url, query={"from": 2, "to": 1, "where": "age > 40", "sort": "-age", "limit": 1}).json()
     assert [row["change"] for row in back["rows"]] == ["added"]
     assert (back["counts"], back["total"]) == ({"added": 1, "removed": 1, "changed": 0, "same": 0}, 2)
+    for change in ("added", "removed", "changed"):
+        alone = difference(compared_url, query={"change": change}).json()
+        assert alone == answer | {"total": 1, "rows": [row for row in answer["rows"] if row["change"] == change]}
 
 
 def test_difference_has_all_formats_that_rows_have(compared_url: str) -> None:
@@ -212,6 +215,7 @@ def test_difference_has_all_formats_that_rows_have(compared_url: str) -> None:
         ("final_ui", {"from": 7}, (404, "unknown_generation")),
         ("final_ui", {"to": 1}, (400, "bad_parameter")),
         ("final_ui", {"to": "candidate"}, (400, "bad_parameter")),
+        ("final_ui", {"change": "same"}, (400, "bad_parameter")),
         ("final_ui", {"columns": "age"}, (400, "unknown_parameter")),
         ("final_ui", {"where": "nothing = 1"}, (400, "bad_where")),
         ("final_ui", {"where": '_row = "1"'}, (400, "bad_where")),

@@ -47,6 +47,9 @@ def test_difference_is_sent_at_once_and_again_when_either_table_changed(filling:
         second = difference(socket)
         assert (second.to.version, second.counts.added, second.total) == (2, 1, 2)
         assert [row.change for row in second.rows] == ["removed", "added"]
+        socket.send(type="difference", id="added", table="users_ui", change="added")
+        added = difference(socket)
+        assert ([row.change for row in added.rows], added.total, added.counts) == (["added"], 1, second.counts)
 
 
 def test_difference_of_a_filter_says_nothing_while_nobody_would_see_a_change(filling: Filling, url: str) -> None:
@@ -97,6 +100,7 @@ def test_difference_of_named_generations_outlives_a_swap_and_ends_with_one_of_th
         ({"table": "users_ui", "to": 9}, "unknown_generation"),
         ({"table": "users_ui", "limit": 1_001}, "bad_message"),
         ({"table": "users_ui", "from": -1}, "bad_message"),
+        ({"table": "users_ui", "change": "same"}, "bad_message"),
     ],
 )
 def test_wrong_difference_is_an_error_of_its_subscription(url: str, asked: dict[str, object], code: str) -> None:

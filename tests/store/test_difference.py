@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lengths import DIFFERENCE_EXAMPLES
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
+from turnout.plan.offsets import Offsets
 from turnout.plan.where import parse_sort, parse_terms
 from turnout.store.database import Database
 from turnout.store.outgoing import SinkPosition
@@ -76,8 +78,8 @@ class Pairs:
         assert self.filling.tables is not None
         return self.filling.tables.generation
 
-    def compare(self, table: str, **window: Any) -> DifferenceResult:
-        return read_difference(self.database, DifferenceQuestion(Window(table, **window), *self.numbers))
+    def compare(self, table: str, change: str | None = None, **window: Any) -> DifferenceResult:
+        return read_difference(self.database, DifferenceQuestion(Window(table, **window), *self.numbers, change))
 
     def rows(self, table: str) -> list[list[Row]]:
         """The rows of a table in both generations."""
@@ -229,7 +231,7 @@ USER = {"userId": "a", "name": "x", "email": None, "age": 1}
 
 @settings(max_examples=DIFFERENCE_EXAMPLES)
 @given(old=RECORDS, new=RECORDS, page=st.integers(1, 5))
-def test_where_keeps_what_either_side_fulfils_and_pages_follow_the_sort(
+def test_where_and_change_keep_what_is_asked_for_and_pages_follow_the_sort(
     pairs: Pairs, old: Mapping[str, Any], new: Mapping[str, Any], page: int
 ) -> None:
     pairs.make(old, new)
@@ -250,9 +252,38 @@ def test_where_keeps_what_either_side_fulfils_and_pages_follow_the_sort(
         for start in range(0, max(1, found.total), page)
     ]
     assert [one.counts for one in pages] == [found.counts] * len(pages)
-    assert [list(map(cells, pair[1:])) for one in pages for pair in pairs_of(one)] == [
-        list(map(cells, pair[1:])) for pair in pairs_of(found)
-    ]
+    assert in_order(pair for one in pages for pair in pairs_of(one)) == in_order(pairs_of(found))
+    for change in difference.CHANGES:
+        alone = pairs.compare("final_ui", change, where=where, sort=sort)
+        wanted = in_order(pair for pair in pairs_of(found) if pair[0] == change)
+        assert in_order(pairs_of(alone)) == wanted
+        assert (alone.counts, alone.columns, alone.total) == (found.counts, found.columns, len(wanted))
+        last = pairs.compare("final_ui", change, where=where, sort=sort, offset=page, limit=page)
+        assert in_order(pairs_of(last)) == wanted[page : 2 * page]
+
+
+def in_order(pairs: Iterable[Pair]) -> list[tuple[Any, ...]]:
+    return [(change, cells(old), cells(new)) for change, old, new in pairs]
+
+
+def test_each_side_tells_how_many_records_of_its_topics_it_had_not_read(pairs: Pairs) -> None:
+    pairs.make({"users": [USER]}, {"users": [USER]})
+    assert pairs.compare("users_ui").lags == (None, None), "nothing was measured"
+    first, second = pairs.numbers
+    with pairs.database.write() as cursor:
+        for number, read in ((first, {"users": {"0": 5, "1": 7}}), (second, {"users2": {"0": 3}})):
+            cursor.execute(f"UPDATE g{number}.progress SET offsets = ?", [json.dumps(read)])
+    ends: dict[tuple[str, int], int] = {("users", 0): 9, ("users", 1): 7, ("others", 0): 99}
+    pairs.database.ends = Offsets(ends)
+    assert pairs.compare("users_ui").lags == (4, None), "the ends of users2 are not known"
+    pairs.database.ends = Offsets(ends | {("users2", 0): 3})
+    assert pairs.compare("final_ui").lags == (4, 0)
+    pairs.database.ends = Offsets({("users", 0): 9, ("users2", 0): 4})
+    assert pairs.compare("final_ui").lags == (None, 1), "the end of a partition is not known"
+    with pairs.database.write() as cursor:
+        cursor.execute(f"UPDATE g{second}.progress SET offsets = '{{}}'")
+    assert pairs.compare("final_ui").lags == (None, None), "nothing was read since a start that is not known"
+    pairs.database.ends = Offsets({})
 
 
 def of_users(key: str, columns: Mapping[str, str]) -> Settings:
@@ -280,7 +311,7 @@ def test_table_of_one_generation_alone_is_all_added_or_all_removed(pairs: Pairs)
     found = pairs.compare("final_ui")
     assert (found.missing, found.counts["removed"], found.total) == ("to", 1, 1)
     assert (found.before.version, found.after.version) == (1, 0)
-    back = read_difference(pairs.database, DifferenceQuestion(Window("final_ui"), *reversed(pairs.numbers)))
+    back = read_difference(pairs.database, DifferenceQuestion(Window("final_ui"), *pairs.numbers[::-1]))
     assert (back.missing, back.counts["added"], back.total) == ("from", 1, 1)
 
 

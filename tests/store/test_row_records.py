@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ import oracle
 from fed_generation import places
 from lengths import WHY_EXAMPLES
 from oracle import Kept, Sent, Source
-from reason_oracle import Fed, Met, joined, place, reason_of, rows_told
+from reason_oracle import HIDING, Fed, Met, first_value, joined, place, reason_of, rows_told
 from turnout.config import Settings, parse
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.tables import Layout
 from turnout.store.database import Database
-from turnout.store.query.row_records import MOST_ROWS, Explanation, WhyQuestion, explain
+from turnout.store.query.row_records import MOST_ROWS, Explanation, RowRecords, WhyQuestion, explain
 
 KEYS = ["a", "b", None]
 SOURCES = ("users", "accounts", "branches")
@@ -135,7 +136,7 @@ def test_records_of_a_joined_row_are_those_of_a_plain_computation(
 
 def compare_joined(fed: Fed, told: Told, sides: list[str], key: str, join: Join, duplicates: Duplicates) -> None:
     left, *rights = [[kept for kept in told.shown[name] if kept.row["id"] == key] for name in sides]
-    steps = [Met(0, "id", "id", join, duplicates) for _ in rights]
+    steps = [Met(((0, "id"),), "id", join, duplicates) for _ in rights]
     expected = key_joined(left, rights, steps)
     chosen = {place(kept) for row in expected for kept in row if kept is not None}
     takes_newest = join is not Join.INNER and duplicates is Duplicates.LATEST
@@ -250,12 +251,20 @@ def test_record_of_a_topic_that_was_deleted_is_told_apart_from_the_one_at_its_pl
 @st.composite
 def chains(draw: st.DrawFn) -> list[Met]:
     """Two steps, the second of them by a column of the first source or of the second."""
-    joins = st.sampled_from([Join.LEFT, Join.INNER, Join.SEMI, Join.ANTI])
-    every = st.sampled_from(list(Duplicates))
-    first = Met(0, draw(st.sampled_from(["id", "x"])), draw(st.sampled_from(["id", "y"])), draw(joins), draw(every))
-    lefts = [(0, "id"), (0, "x"), *([(1, "y")] if first.join in (Join.LEFT, Join.INNER) else [])]
-    left, column = draw(st.sampled_from(lefts))
-    return [first, Met(left, column, draw(st.sampled_from(["id", "z"])), draw(joins), draw(every))]
+    joins, every = (
+        st.sampled_from([join for join in Join if join is not Join.NATURAL]),
+        st.sampled_from(list(Duplicates)),
+    )
+    left = (0, draw(st.sampled_from(["id", "x"])))
+    first = Met((left,), draw(st.sampled_from(["id", "y"])), draw(joins), draw(every))
+    lefts = [filled("id", [first]), ((0, "x"),), *([] if first.join in HIDING else [((1, "y"),)])]
+    return [first, Met(draw(st.sampled_from(lefts)), draw(st.sampled_from(["id", "z"])), draw(joins), draw(every))]
+
+
+def filled(column: str, steps: Sequence[Met]) -> tuple[tuple[int, str], ...]:
+    """A left column, and the right columns that fill it."""
+    filling = [(at, column) for at, step in enumerate(steps, 1) if step.fills and step.lefts[0] == (0, column)]
+    return (0, column), *filling
 
 
 @settings(max_examples=WHY_EXAMPLES)
@@ -278,35 +287,54 @@ def test_records_of_a_row_of_a_chain_are_those_of_a_plain_computation(
     ]
     told = Told(records, rows)
     every = joined(told.shown["users"], [told.shown[name] for name in SOURCES[1:]], steps)
-    chosen = {place(kept) for row in every for kept in row if kept is not None}
     with tempfile.TemporaryDirectory() as folder:
         database = Database.open(Path(folder))
         fed = Fed(database, configured(rows, {"chain": {"left": "users", "steps": configured_steps}}), steps[0].join)
         fed.feed(records)
         for key in ("a", "b"):
-            expected = [row for row in every if row[0] is not None and row[0].row["id"] == key]
-            lefts = told.reasons("users", "id", key, takes_newest=False)
-            lefts = {at: reason for at, reason in lefts.items() if at not in chosen}
+            expected = [row for row in every if first_value(row, filled("id", steps)) == key]
             answer = why(fed, "chain", key)
             assert (answer.total if answer else 0) == len(expected)
-            if answer is None:
-                assert not lefts
+            if expected:
+                assert answer is not None
+                compare_chain(told, steps, every, answer.rows, key)
                 continue
-            if not expected:
-                assert {one.place: str(one.reason) for one in answer.rows[0].others} == lefts
-                continue
-            by_places = {tuple(kept and place(kept) for kept in row): row for row in expected}
-            for row in answer.rows:
-                places = {one.source: one.place for one in row.records}
-                kept = by_places[tuple(places.get(name) for name in SOURCES)]
-                others = dict(lefts)
-                for step, name, match in zip(steps, SOURCES[1:], kept[1:], strict=True):
-                    left = kept[step.left]
-                    value = left.row[step.left_on] if left is not None else None
-                    if value is not None:
-                        newest = not step.pairs or (step.join is Join.SEMI and match is not None)
-                        others |= told.reasons(name, step.right_on, value, takes_newest=newest)
-                assert {one.place: str(one.reason) for one in row.others} == {
-                    at: reason for at, reason in others.items() if at not in chosen
-                }
+            others = told.reasons("users", "id", key, takes_newest=False)
+            for at, column in filled("id", steps)[1:]:
+                others |= told.reasons(SOURCES[at], column, key, takes_newest=not steps[at - 1].pairs)
+            found = answer.rows if answer else []
+            assert {one.place: str(one.reason) for row in found for one in row.others} == not_chosen(others, every)
+        with fed.database.read() as cursor:
+            without = cursor.execute("SELECT _row FROM main.chain WHERE id IS NULL").fetchall()
+        assert len(without) == sum(first_value(row, filled("id", steps)) is None for row in every)
+        for (row,) in without:
+            compare_chain(told, steps, every, ask(fed, "chain", row=row).rows, None)
         database.close()
+
+
+def not_chosen(reasons: dict[Any, str], every: Sequence[Sequence[Kept | None]]) -> dict[Any, str]:
+    chosen = {place(kept) for row in every for kept in row if kept is not None}
+    return {at: reason for at, reason in reasons.items() if at not in chosen}
+
+
+def compare_chain(
+    told: Told,
+    steps: Sequence[Met],
+    every: Sequence[tuple[Kept | None, ...]],
+    answer: Sequence[RowRecords],
+    key: str | None,
+) -> None:
+    """Compare rows of a key, or one without a key, with the rows of a plain computation."""
+    by_places = {tuple(kept and place(kept) for kept in row): row for row in every}
+    for row in answer:
+        places = {one.source: one.place for one in row.records}
+        kept = by_places[tuple(places.get(name) for name in SOURCES)]
+        assert first_value(kept, filled("id", steps)) == key
+        asked = key is not None or kept[0] is not None
+        others = told.reasons("users", "id", key, takes_newest=False) if asked else {}
+        for step, name, match in zip(steps, SOURCES[1:], kept[1:], strict=True):
+            value = first_value(kept, step.lefts) if match is None else match.row[step.right_on]
+            if value is not None:
+                newest = not step.pairs or (step.join is Join.SEMI and match is not None)
+                others |= told.reasons(name, step.right_on, value, takes_newest=newest)
+        assert {one.place: str(one.reason) for one in row.others} == not_chosen(others, every)

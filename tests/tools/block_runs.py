@@ -5,36 +5,26 @@ Commands that go on until Ctrl-C, or that start servers, are not among them: the
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import inspect
 import json
 import re
 import subprocess
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from typer.testing import CliRunner
 
 from code_blocks import Block, blocks, commands, words
+from python_examples import Examples
 from turnout.cli import app
-from turnout.testing import patience, wait_until
-from turnout_client import Client
+from turnout.testing import patience
 
 READING = {"tables", "status", "history", "summary", "sql"}
 CHANGING = {"swap", "rollback"}
 # Their commands change what is shown as a story; elsewhere they are examples, each for itself.
 STORIES = ("README.md",)
 ELSEWHERE = ("docs/tutorial.md", "docs/how-to/notebook.md")
-ENOUGH = 3
 _PLACE = re.compile(r"(localhost|127\.0\.0\.1):10000")
 _BROKER = "localhost:9092"
-
-
-class EnoughError(Exception):
-    """A loop that follows a table has shown something: the reader presses Ctrl-C."""
 
 
 @dataclass
@@ -47,8 +37,7 @@ class Reader:
     """Called with the name of each command of `turnout`, and with `python`, when it has been run."""
     done: list[str] = field(default_factory=list)
     """What was run, to say that all kinds were."""
-    _names: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _printed: list[object] = field(default_factory=list)
+    _pages: dict[str, Examples] = field(default_factory=dict)
 
     def run_all(self) -> None:
         for block in blocks("console", "sh", "python"):
@@ -103,27 +92,11 @@ class Reader:
 
     def _run_python(self, block: Block) -> None:
         """With the names of the blocks before it on the page, as in one notebook."""
-        names = self._names.setdefault(block.page, {"print": self._print})
-        self._printed.clear()
-        code = compile(self._here(block.text), str(block), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        try:
-            if inspect.iscoroutine(made := eval(code, names)):
-                asyncio.run(made)
-        except EnoughError:
-            pass
-        if "print" in block.text:
-            wait_until(lambda: bool(self._printed), what=f"something that {block} prints")
+        examples = self._pages.setdefault(block.page, Examples())
+        examples.run(str(block), self._here(block.text), patience())
         self.done.append("python")
-
-    def _print(self, *shown: object) -> None:
-        """Loops never end: after some lines the reader has seen enough. Callbacks are called on other threads."""
-        self._printed.append(shown)
-        if threading.current_thread() is threading.main_thread() and len(self._printed) >= ENOUGH:
-            raise EnoughError
 
     def close(self) -> None:
         """Close the clients that blocks have left open."""
-        for names in self._names.values():
-            for value in names.values():
-                if isinstance(value, Client):
-                    value.close()
+        for examples in self._pages.values():
+            examples.close()

@@ -17,6 +17,8 @@ class Hook:
     def __init__(self) -> None:
         self.status = 200
         self.location = ""
+        self.loses = False
+        """Whether it takes what comes, and ends the connection without an answer."""
         self.answer: Any = None
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -51,6 +53,8 @@ def listening(hook: Hook, port: int, context: ssl.SSLContext | None) -> Iterator
                 return
             if hook.status < 300:
                 hook.bodies.append(body)
+            if hook.loses:
+                return
             self.send_response(hook.status)
             if hook.location:
                 self.send_header("Location", hook.location)

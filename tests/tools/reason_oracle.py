@@ -32,13 +32,22 @@ HIDING = (Join.SEMI, Join.ANTI)
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """One join: the column of a side that is there by then, the column of the right side, and which rows take part."""
+    """One join: where the left column comes from, the column of the right side, and which rows take part."""
 
-    left: int
-    left_on: str
+    lefts: tuple[tuple[int, str], ...]
+    """The side and the column that it is, then those of right sides that have filled it."""
     right_on: str
     join: Join
     duplicates: Duplicates
+
+    @property
+    def left_on(self) -> str:
+        return self.lefts[0][1]
+
+    @property
+    def fills(self) -> bool:
+        """Whether the left column has the value of right rows that nothing matches: it has their name."""
+        return self.join in (Join.RIGHT, Join.FULL) and self.left_on == self.right_on
 
     @property
     def pairs(self) -> bool:
@@ -51,6 +60,12 @@ class Reasons:
 
     rows: Counter[Places]
     others: dict[Place, str]
+
+
+def first_value(row: Sequence[Kept | None], columns: Sequence[tuple[int, str]]) -> Any:
+    """The value of a column that several sides may fill."""
+    values = (kept.row[column] for at, column in columns if (kept := row[at]) is not None)
+    return next((value for value in values if value is not None), None)
 
 
 def place(kept: Kept) -> Place:
@@ -67,8 +82,7 @@ def joined(lefts: list[Kept], rights: Sequence[list[Kept]], steps: Sequence[Met]
         if not step.pairs or step.join in HIDING:
             groups = {value: [oracle.newest(group)] for value, group in groups.items()}
         for row in rows:
-            left = row[step.left]
-            matched = groups.get(left.row[step.left_on], []) if left is not None else []
+            matched = groups.get(first_value(row, step.lefts), [])
             met.update(id(kept) for kept in matched)
             if step.join is Join.ANTI:
                 made += [(*row, None)] if not matched else []

@@ -63,6 +63,8 @@ export interface DifferenceOptions extends Omit<RowsOptions, "columns"> {
   /** A generation. */
   from?: number;
   to?: number;
+  /** Only rows of this change. */
+  change?: DifferenceRow["change"];
 }
 
 /** What differs in a table between two generations, as of one moment. */
@@ -459,9 +461,9 @@ export class Api {
   }
 }
 
-function query(options: RowsOptions & Pick<SummaryOptions, "by" | "values"> & Pick<DifferenceOptions, "from" | "to">): string {
+function query(options: RowsOptions & Pick<SummaryOptions, "by" | "values"> & Pick<DifferenceOptions, "from" | "to" | "change">): string {
   const parameters = new URLSearchParams();
-  for (const name of ["from", "to", "columns", "by", "values", "sort", "offset", "limit"] as const) {
+  for (const name of ["from", "to", "change", "columns", "by", "values", "sort", "offset", "limit"] as const) {
     const value = options[name];
     for (const item of Array.isArray(value) ? value : [value]) {
       if (item !== undefined) parameters.append(name, String(item));

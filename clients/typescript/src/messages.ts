@@ -90,6 +90,7 @@ export interface DifferenceRequest {
   table: string;
   from?: number | null;
   to?: number | null;
+  change?: ("added" | "removed" | "changed") | null;
   where?: string | (string | Term)[];
   sort?: string | string[];
   offset?: number;
@@ -192,8 +193,8 @@ export interface SwapMoment {
  */
 export interface DifferenceNow {
   table: string;
-  from: Position;
-  to: Position;
+  from: ComparedPosition;
+  to: ComparedPosition;
   counts: DifferenceCounts;
   total: number;
   key: string[];
@@ -204,6 +205,16 @@ export interface DifferenceNow {
   rows: DifferenceRow[];
   type: "difference";
   id: string;
+}
+/**
+ * A side of a difference. `lag`: the records of its topics that it had not read when their ends were last measured.
+ *
+ * It is null where they are not known.
+ */
+export interface ComparedPosition {
+  generation: number;
+  version: number;
+  lag: number | null;
 }
 /**
  * How many rows; `same` are equal in all columns that both tables have.

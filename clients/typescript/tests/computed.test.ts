@@ -113,7 +113,7 @@ test("difference gives rows before and after, goes on with another candidate, an
     type: "difference" as const,
     id: asked.id,
     table: "final_ui",
-    from: { generation: 1, version: 5 },
+    from: { generation: 1, version: 5, lag: 0 },
     counts: { added: 0, removed: 0, changed: 1, same: 3 },
     total: 1,
     key: ["accountType"],
@@ -123,13 +123,13 @@ test("difference gives rows before and after, goes on with another candidate, an
     sinks: [{ sink: "out", records: 1 }],
     rows,
   };
-  server.send({ ...fixed, to: { generation: 2, version: 1 } });
-  server.send({ ...fixed, to: { generation: 3, version: 1 }, rows: [] });
+  server.send({ ...fixed, to: { generation: 2, version: 1, lag: 3 } });
+  server.send({ ...fixed, to: { generation: 3, version: 1, lag: null }, rows: [] });
   await until(() => steps.length === 2);
   expect(steps[0]!.rows).toEqual(rows);
-  expect(steps.map(({ info }) => [info.from.generation, info.generation, info.counts.changed, info.swapped])).toEqual([
-    [1, 2, 1, false],
-    [1, 3, 1, true],
+  expect(steps.map(({ info }) => [info.from.generation, info.generation, info.to.lag, info.swapped])).toEqual([
+    [1, 2, 3, false],
+    [1, 3, null, true],
   ]);
   const error = { code: "no_candidate", message: "there is no candidate", hint: "make one" };
   server.send({ type: "error", id: asked.id, error });
@@ -141,14 +141,14 @@ test("calls ask as the server reads", async () => {
   server.answers = () => ({ status: 200, body: { groups: [{ count: 1 }], rows: [{ a: 1 }], saved: [], complete: true } });
   await client.summary({ table: "final_ui", by: ["accountType", "age:10"], values: "count", limit: 5 });
   expect((await client.sql("select 1 as a", { limit: 3 })).rows).toEqual([{ a: 1 }]);
-  await client.difference({ table: "final_ui", from: 7, to: 9, where: "age>1", sort: "-age", limit: 5 });
+  await client.difference({ table: "final_ui", from: 7, to: 9, change: "added", where: "age>1", sort: "-age", limit: 5 });
   await client.saved();
   await client.save({ name: "gold", table: "final_ui", where: "accountType=gold" });
   await client.unsave("a b");
   expect(server.calls.map((call) => [call.method, call.url, call.body && JSON.parse(call.body)])).toEqual([
     ["GET", "/api/tables/final_ui/summary?by=accountType&by=age%3A10&values=count&limit=5", ""],
     ["POST", "/api/sql", { sql: "select 1 as a", limit: 3 }],
-    ["GET", "/api/tables/final_ui/difference?from=7&to=9&sort=-age&limit=5&where=age%3E1", ""],
+    ["GET", "/api/tables/final_ui/difference?from=7&to=9&change=added&sort=-age&limit=5&where=age%3E1", ""],
     ["GET", "/api/saved", ""],
     ["PUT", "/api/saved/gold", { table: "final_ui", where: "accountType=gold" }],
     ["DELETE", "/api/saved/a%20b", ""],

@@ -107,6 +107,7 @@ def bar(size: float, largest: float) -> str:
 @asking(
     "turnout difference final_ui",
     "turnout difference final_ui --where 'accountType = gold' --limit 50",
+    "turnout difference final_ui --change removed",
     "turnout difference users_ui --from 7 --to 9 --json",
 )
 def difference(
@@ -124,6 +125,10 @@ def difference(
             "--to", min=0, help="The generation to compare it with.  [default: the candidate]", show_default=False
         ),
     ] = None,
+    change: Annotated[
+        Literal["added", "removed", "changed"] | None,
+        typer.Option(help="Show only rows of this change.  [default: all]", show_default=False),
+    ] = None,
     where: options.Where = None,
     sort: options.Sort = "",
     limit: Annotated[int, typer.Option(min=0, max=100_000, help="How many rows to show.")] = 20,
@@ -132,7 +137,7 @@ def difference(
 
     Added rows have +, removed rows -, changed rows ~ with the old and the new value of each changed cell.
     """
-    found = client.table(table).difference(before, after, where or (), sort or (), limit=limit)
+    found = client.table(table).difference(before, after, where or (), sort or (), limit=limit, change=change)
     return Printed(found.as_json(), _difference_lines(found))
 
 

@@ -7,6 +7,7 @@ wait. To wait for more is far less work here than in Spark's own loop, which ask
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from turnout.config import KafkaSettings
@@ -34,6 +35,8 @@ class Measurement:
     """One measurement. `trouble` says why Kafka could not be asked; `measured` is false before it answered once."""
 
     lag: int | None = None
+    ends: Offsets = field(default_factory=lambda: Offsets({}))
+    """The ends of the topics of all generations, as far as they are known."""
     lags: Partitions = field(default_factory=dict)
     records_per_second: float = 0.0
     trouble: str | None = None
@@ -41,9 +44,12 @@ class Measurement:
 
 
 class LagMeter:
-    """Measures once a second, whatever generation is shown then."""
+    """Measures once a second, whatever generation is shown then.
 
-    def __init__(self, kafka: KafkaSettings, shown: Callable[[], tuple[Offsets, int, int] | None]) -> None:
+    `shown` gives what that has read, its records and its number; then what all generations have read.
+    """
+
+    def __init__(self, kafka: KafkaSettings, shown: Callable[[], tuple[Offsets, int, int, Offsets] | None]) -> None:
         # A client of its own: its questions keep nobody else waiting, and an outage shows soon.
         self._topics = Topics(kafka, TIMEOUT_SECONDS)
         self._shown = shown
@@ -69,7 +75,7 @@ class LagMeter:
             if shown is not None:
                 self.reading = self._measure(*shown)
 
-    def _measure(self, offsets: Offsets, records: int, generation: int) -> Measurement:
+    def _measure(self, offsets: Offsets, records: int, generation: int, others: Offsets) -> Measurement:
         try:
             ends = self._topics.end_offsets({topic for topic, _ in offsets.next})
         except TurnoutError as error:
@@ -81,7 +87,10 @@ class LagMeter:
         before, self._before = self._before, (records, generation, now)
         if before is not None and before[1] == generation:
             rate = round((records - before[0]) / max(now - before[2], 0.001), 1)
-        return Measurement(sum(lags.values()), lags, rate, None, measured=True)
+        places = others.next.keys() - ends.next.keys()
+        with suppress(TurnoutError):  # the ends of others are not known where one of their topics is deleted
+            ends |= Offsets(self._topics.ends(places) if places else {})
+        return Measurement(sum(lags.values()), ends, lags, rate, None, measured=True)
 
 
 class EndWatch:

@@ -2,7 +2,7 @@
 
 import logging
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
@@ -80,14 +80,14 @@ def result_json(result: WindowResult | SummaryResult) -> bytes:
     return json_object({name: value for name, value in values.items() if name not in tables}, **tables)
 
 
-def difference_json(table: str, positions: tuple[Position, Position], body: bytes) -> bytes:
+def difference_json(table: str, positions: Iterable[Position], lags: Iterable[int | None], body: bytes) -> bytes:
     """A difference as it is answered and sent; `body` is the rest of it."""
-    before, after = positions
+    before, after = ({**at.as_json(), "lag": lag} for at, lag in zip(positions, lags, strict=True))
     return json_object({"table": table, "from": before, "to": after})[:-1] + b"," + body[1:]
 
 
 def difference_body(result: DifferenceResult) -> bytes:
-    """What is the same for as long as nobody would see a change: all but the positions."""
+    """What is the same for as long as nobody would see a change: all but the positions and lags."""
     fields = {
         "counts": result.counts,
         "total": result.total,

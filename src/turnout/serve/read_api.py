@@ -234,7 +234,7 @@ class Api:
 
         def read(store: Reading) -> bytes:
             found = read_difference(store, asked)
-            return formats.difference_json(found.table, found.positions, formats.difference_body(found))
+            return formats.difference_json(found.table, found.positions, found.lags, formats.difference_body(found))
 
         return await self._answers.json(request, read, large=True)
 

@@ -20,6 +20,7 @@ import duckdb
 
 from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
+from turnout.plan.offsets import Offsets
 from turnout.serve.limits import Buckets, Rate
 from turnout.serve.rounds import Rounds, Threads
 from turnout.store.database import Database, Interruptible
@@ -63,6 +64,10 @@ class Reading:
     @property
     def sinks(self) -> SinkPositions:
         return self._database.sinks
+
+    @property
+    def ends(self) -> Offsets:
+        return self._database.ends
 
     @contextlib.contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:

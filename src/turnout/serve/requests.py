@@ -14,7 +14,7 @@ from turnout.plan.filter_values import show
 from turnout.plan.where import parse_columns, parse_sort, parse_terms
 from turnout.serve.formats import Export, Format
 from turnout.store.query import summary
-from turnout.store.query.difference import DifferenceQuestion
+from turnout.store.query.difference import CHANGES, DifferenceQuestion
 from turnout.store.query.row_records import WhyQuestion
 from turnout.store.query.summary_read import MAX_GROUPS
 from turnout.store.query.windows import Window
@@ -92,6 +92,7 @@ OF_SUMMARIES = (
 OF_DIFFERENCES = (
     Parameter("from", _WHOLE, "The generation to compare. Default: the one that is published."),
     Parameter("to", _WHOLE, "The generation to compare it with. Default: the candidate."),
+    Parameter("change", {"type": "string", "enum": list(CHANGES)}, "Only rows of this change. Default: all."),
     *(parameter for parameter in OF_WINDOWS if parameter.name != "columns"),
 )
 OF_EXAMPLES = (
@@ -152,7 +153,10 @@ def window_of(table: str, query: QueryParams) -> tuple[Export, Window]:
 def difference_of(table: str, query: QueryParams) -> tuple[Export, DifferenceQuestion]:
     """The difference and the format that a query string asks for."""
     export, window = window_of(table, query)
-    return export, DifferenceQuestion(window, whole(query, "from", None), whole(query, "to", None))
+    change = query.get("change")
+    if change is not None and change not in CHANGES:
+        raise TurnoutError("bad_parameter", f"change: unknown {show(change)}", f"changes: {', '.join(CHANGES)}")
+    return export, DifferenceQuestion(window, whole(query, "from", None), whole(query, "to", None), change)
 
 
 def summary_of(table: str, query: QueryParams) -> tuple[Export, summary.Summary]:

@@ -20,6 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError, first_line
+from turnout.plan.offsets import Offsets
 from turnout.plan.sql_text import literal
 from turnout.store.feed import Feed
 from turnout.store.outgoing import SinkPositions
@@ -109,6 +110,10 @@ class Readable(Protocol):
     def sinks(self) -> SinkPositions:
         """The sinks that run."""
 
+    @property
+    def ends(self) -> Offsets:
+        """The ends of the topics that generations read, as last measured."""
+
     def read(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """One snapshot: all that is read inside is of one moment."""
 
@@ -126,6 +131,7 @@ class Database:
         self._memory_limit = memory_limit
         self.feed = Feed()
         self.sinks = SinkPositions()
+        self.ends = Offsets({})
         self._shared = threading.RLock()
         self._connection = self._connect()
 

@@ -147,9 +147,7 @@ class Explainer:
             found.notes.append(f"the search for older records of '{search.source.topic}' was cut: {limits}")
         for row in found.rows:
             if search in row.searches:
-                row.others += sorted(older, key=lambda record: -record.timestamp_ms)
-                row.complete = row.complete and complete and len(row.others) <= MOST_OTHERS
-                del row.others[MOST_OTHERS:]
+                row.add_others(older, complete=complete)
 
     def _decoder(self, search: OlderSearch) -> RecordDecoder:
         schemas = schemas_of(self._configuration.settings) if search.source.form != "json" else {}

@@ -113,6 +113,11 @@ class Generation:
         whole = self.start.behind(self.target)
         return 100.0 if not whole else round(100.0 * (1 - self.offsets.behind(self.target) / whole), 1)
 
+    def deleted_topics(self) -> list[str]:
+        """The topics that it has found deleted, and has not seen since."""
+        read = {topic for topic, _ in self.offsets.next}
+        return [topic for topic in self.tables.layout.topics if topic not in read]
+
     def left_out(self) -> list[dict[str, Any]]:
         """The keys that are left out of views, for the status."""
         return [

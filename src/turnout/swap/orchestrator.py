@@ -77,7 +77,7 @@ class Orchestrator:
         self._clients = Clients(
             Topics(settings.kafka, taken=TopicRules.of(settings).taken), EndWatch(settings.kafka), lost
         )
-        self._lag = LagMeter(settings.kafka, self._published_offsets)
+        self._lag = LagMeter(settings.kafka, self._shown)
         self.sinks = Sinks(database, settings.kafka, settings.schema_registry, self.say)
         self.alerts = Alerts(database, settings.kafka, self.say)
         self._health = Health(self.say, "starting")
@@ -394,6 +394,7 @@ class Orchestrator:
 
     def _take_reading(self) -> None:
         reading = self._lag.reading
+        self._database.ends = reading.ends
         if reading.trouble is not None:
             self._health.bad(Subject.KAFKA, reading.trouble)
         else:
@@ -418,9 +419,10 @@ class Orchestrator:
             raise
         self._health.good(Subject.STORE, "the store takes writes again")
 
-    def _published_offsets(self) -> tuple[Offsets, int, int] | None:
-        live = self._lifecycle.live
-        return (live.offsets, live.records, live.number) if live else None
+    def _shown(self) -> tuple[Offsets, int, int, Offsets] | None:
+        live, living = self._lifecycle.live, self._lifecycle.all()
+        read = Offsets({place: at for one in living for place, at in one.offsets.next.items()})
+        return (live.offsets, live.records, live.number, read) if live else None
 
 
 def _each_on_a_thread(ends: Sequence[Callable[[], object]]) -> list[threading.Thread]:

@@ -226,6 +226,9 @@ class Swaps:
                 request = replace(request, apply=apply)
             elif fault := self._fault_of(candidate.plan):
                 raise fault
+            if topics := candidate.deleted_topics():
+                text = f"the candidate, generation {candidate.number}, cannot read on: topic {topics[0]!r} was deleted"
+                raise TurnoutError("unknown_topic", text, "create the topic again, or discard the candidate")
         except TurnoutError as error:
             self._reject(message, error)
             return

@@ -347,9 +347,8 @@ export class ReviewPane {
     const { table, where, sort, change } = this.review;
     setText(byId("review-rows-title"), `Rows of ${table}`);
     if (!table || !this.isCurrent) return;
-    // Which change a row has is looked at here: more rows are asked for where only some are wanted.
-    const limit = change === null ? this.limit : MOST_ROWS;
-    const asked = { ...this.generations, table, where: where ? [where] : [], sort: sortText(sort), limit };
+    const rows = { where: where ? [where] : [], sort: sortText(sort), limit: this.limit };
+    const asked = { ...this.generations, table, ...rows, ...(change && { change }) };
     if (this.chosen) return this.chosen.move(asked);
     this.chosen = this.client.liveDifference(asked, {
       onRows: (rows, info) => this.showRows({ ...info, rows: [...rows] }),

@@ -44,11 +44,11 @@ export class ReviewRows {
   // What was drawn is left alone where nothing has changed: somebody may be selecting text in it.
   show(found: Difference, { change, sort }: Review): void {
     this.sort = sort;
-    const { counts, total } = found;
-    for (const [kind, figure] of this.counts) setText(figure, number(kind === null ? total : counts[kind]));
+    const { counts, rows, total } = found;
+    const all = counts.added + counts.removed + counts.changed;
+    for (const [kind, figure] of this.counts) setText(figure, number(kind === null ? all : counts[kind]));
     for (const [kind, input] of this.choices) input.checked = kind === change;
-    const rows = found.rows.filter((row) => change === null || row.change === change);
-    setText(byId("review-shown"), shownText(rows.length, found.rows.length, total, change && { change, count: counts[change] }));
+    setText(byId("review-shown"), shownText(rows.length, total));
     const key = JSON.stringify([found.table, found.columns.map(({ name, type }) => [name, type]), rows, sort]);
     if (key === this.drawn) return;
     this.drawn = key;

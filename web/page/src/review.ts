@@ -102,10 +102,8 @@ export function badText(groups: readonly BadGroup[]): string[] {
   return lines.length ? lines : ["None: every record of its topics could be read."];
 }
 
-// How many of the differences are shown. Which change a row has is looked at among those that have come: others may be
-// among the rest.
-export function shownText(shown: number, here: number, total: number, wanted: { change: Change; count: number } | null): string {
+// How many of the differences that are asked for are shown.
+export function shownText(shown: number, total: number): string {
   if (total === 0) return "";
-  if (!wanted || shown === wanted.count) return here < total && !wanted ? `The first ${number(shown)} of ${count(total, "difference")}` : count(shown, "difference");
-  return `${number(shown)} of ${number(wanted.count)} ${wanted.change} are among the first ${number(here)} of ${count(total, "difference")}; a condition or another order shows the others`;
+  return shown < total ? `The first ${number(shown)} of ${count(total, "difference")}` : count(total, "difference");
 }

@@ -11,6 +11,7 @@ from turnout_client import DEFAULT_URL, display, frames
 from turnout_client.changes import ChangesSubscription
 from turnout_client.errors import TurnoutError
 from turnout_client.events import (
+    ChangeKind,
     Changes,
     Difference,
     DifferenceOptions,
@@ -217,9 +218,10 @@ class Table:
         sort: Texts = (),
         offset: int = 0,
         limit: int = 100,
+        change: ChangeKind | None = None,
     ) -> Difference:
         """What differs between two generations, of one moment: by default, between what is shown and the candidate."""
-        between: DifferenceOptions = {"from": from_generation, "to": to_generation}
+        between: DifferenceOptions = {"from": from_generation, "to": to_generation, "change": change}
         asked: DifferenceOptions = {**between, "where": where, "sort": sort, "offset": offset, "limit": limit}
         return difference_of(self._http.get(f"{self._base}/difference", query_of(asked, DifferenceOptions)))
 
@@ -269,9 +271,10 @@ class Table:
         where: Where = (),
         sort: Texts = (),
         limit: int = 100,
+        change: ChangeKind | None = None,
     ) -> DifferenceSubscription:
         """What differs between two generations now, and again when it changed, at most once a second."""
-        between: DifferenceOptions = {"from": from_generation, "to": to_generation}
+        between: DifferenceOptions = {"from": from_generation, "to": to_generation, "change": change}
         asked: DifferenceOptions = {**between, "where": where, "sort": sort, "limit": limit}
         return self._live.add(DifferenceSubscription(self._live, self.name, asked))
 

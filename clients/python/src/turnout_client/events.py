@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from turnout_client import display, frames
 
@@ -47,9 +47,19 @@ class LiveSummaryOptions(SummaryOptions, total=False):
     history: int
 
 
+ChangeKind = Literal["added", "removed", "changed"]
+
 DifferenceOptions = TypedDict(
     "DifferenceOptions",
-    {"from": int | None, "to": int | None, "where": Where, "sort": Texts, "offset": int, "limit": int},
+    {
+        "from": int | None,
+        "to": int | None,
+        "change": ChangeKind | None,
+        "where": Where,
+        "sort": Texts,
+        "offset": int,
+        "limit": int,
+    },
     total=False,
 )
 """Which difference of a table, by the names that the server has for it: what `Table.live_difference` sends."""
@@ -182,15 +192,15 @@ class Summary(frames.Frames):
 
 @dataclass(frozen=True, slots=True)
 class Difference(frames.Frames):
-    """What differs in a table between two generations, of one moment; `total` counts all differences, not only `rows`.
+    """What differs in a table between two generations, of one moment; `total` counts what `rows` are the first of.
 
     A row has `change` (`added`, `removed` or `changed`), and `from` and `to`: the row before and after, or None.
     """
 
     table: str
-    from_: Mapping[str, int]
-    """`generation` and `version` of the table before."""
-    to: Mapping[str, int]
+    from_: Mapping[str, Any]
+    """`generation` and `version` of the table before, and the `lag` of its generation, None where it is not known."""
+    to: Mapping[str, Any]
     counts: Mapping[str, int]
     """The rows that are `added`, `removed`, `changed` and `same`."""
     total: int

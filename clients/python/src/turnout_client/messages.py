@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from turnout_client.events import ChangeKind
+
 MAX_MESSAGE_BYTES = 64 * 1024
 """The largest message that a client may send."""
 
@@ -75,6 +77,15 @@ class ColumnInfo(_Message):
     type: str
 
 
+class ComparedPosition(Position):
+    """A side of a difference. `lag`: the records of its topics that it had not read when their ends were last measured.
+
+    It is null where they are not known.
+    """
+
+    lag: int | None
+
+
 class DifferenceColumn(ColumnInfo):
     """A column that both tables have; `changed` counts the changed rows in which it differs."""
 
@@ -93,7 +104,7 @@ class DifferenceCounts(_Message):
 class DifferenceRow(_Message):
     """A row before and after: `from` is null where it was added, `to` where it was removed."""
 
-    change: Literal["added", "removed", "changed"]
+    change: ChangeKind
     from_: dict[str, Any] | None = Field(alias="from")
     to: dict[str, Any] | None
 
@@ -116,12 +127,12 @@ class TableDifference(_Message):
     """What differs in a table between two generations, of one moment."""
 
     table: str
-    from_: Position = Field(alias="from")
-    to: Position
+    from_: ComparedPosition = Field(alias="from")
+    to: ComparedPosition
     counts: DifferenceCounts
     """The rows of each change that `where` keeps."""
     total: int
-    """How many differences there are: added, removed and changed."""
+    """How many differences there are: added, removed and changed, or those of the wanted `change`."""
     key: list[str]
     """The columns that rows are matched by; several rows of one key by how alike they are."""
     columns: list[DifferenceColumn]
@@ -202,6 +213,7 @@ class DifferenceRequest(_Message):
     table: Text
     from_: Annotated[int, Field(ge=0, lt=2**31)] | None = Field(None, alias="from")
     to: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    change: ChangeKind | None = None
     where: Where = ""
     sort: Texts = ""
     offset: Annotated[int, Field(ge=0, lt=2**53)] = 0

@@ -30,6 +30,8 @@ class _Answer:
     positions: tuple[Position, ...]
     tables: tuple[str, ...] = ()
     """The tables that a SELECT names."""
+    lags: tuple[int | None, ...] = ()
+    """The records that each side of a difference had not read; another lag alone is no difference."""
 
     @property
     def size(self) -> int:
@@ -128,11 +130,11 @@ class SharedDifference(_SharedAnswer):
 
     def _read(self, store: Reading) -> _Answer:
         found = read_difference(store, self._asked)
-        return _Answer(difference_body(found), found.positions)
+        return _Answer(difference_body(found), found.positions, lags=found.lags)
 
     def _send_to(self, subscription: Subscription, state: _Answer) -> None:
-        before, after = state.positions
-        subscription.replace("difference", difference_json(self._asked.window.table, (before, after), state.body))
+        encoded = difference_json(self._asked.window.table, state.positions, state.lags, state.body)
+        subscription.replace("difference", encoded)
 
 
 def sql_body(result: SqlResult) -> bytes:

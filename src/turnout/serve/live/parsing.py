@@ -143,7 +143,9 @@ def _subject(asked: ClientMessage) -> Subject | None:
         offset=asked.offset,
         limit=asked.limit,
     )
-    return window if isinstance(asked, WindowRequest) else DifferenceQuestion(window, asked.from_, asked.to)
+    if isinstance(asked, WindowRequest):
+        return window
+    return DifferenceQuestion(window, asked.from_, asked.to, asked.change)
 
 
 def _terms(given: Where) -> tuple[Term, ...]:

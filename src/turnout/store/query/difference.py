@@ -18,6 +18,7 @@ import pyarrow as pa
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
+from turnout.plan.offsets import Offsets
 from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.where import compile_sort, compile_where, known_column
@@ -31,6 +32,7 @@ from turnout_client.column_types import ColumnType
 MAX_ALIKE = 8
 """Differing rows of one key on a side that are compared with all of the other side."""
 
+CHANGES = ("added", "removed", "changed")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "bad_records": ("topic", "partition", "offset", "field"),
     "join_quality": ("view",),
@@ -48,6 +50,8 @@ class DifferenceQuestion:
     window: Window
     from_generation: int | None = None
     to_generation: int | None = None
+    change: str | None = None
+    """One of `CHANGES`, if only its rows are wanted."""
 
     def generations(self, published: int, candidate: int | None) -> tuple[int, int | None]:
         """What is compared while these are published and the candidate."""
@@ -66,7 +70,7 @@ class ComparedColumn:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceResult:
-    """Two tables of one moment. `total` counts all differences, not only those in `rows`.
+    """Two tables of one moment. `total` counts all differences of the wanted changes, not only those in `rows`.
 
     `rows` has a column `change`, then those of the old rows as `from.NAME` and those of the new rows as `to.NAME`.
     """
@@ -74,6 +78,8 @@ class DifferenceResult:
     table: str
     before: Position
     after: Position
+    lags: tuple[int | None, int | None]
+    """The records that each generation had not read when the ends of its topics were last measured, if they were."""
     counts: Mapping[str, int]
     total: int
     key: tuple[str, ...]
@@ -122,7 +128,7 @@ def _compared(
             one or replace(nothing, schema=f"g{number}", generation=number)
             for one, number in zip(found, numbers, strict=True)
         )
-        comparison = _Comparison(snapshot, before, after, window)
+        comparison = _Comparison(snapshot, before, after, asked)
         comparison.pair()
         sinks = database.sinks.writing(window.table)
         records = comparison.sink_records() if sinks and found[1] else 0
@@ -131,8 +137,9 @@ def _compared(
             table=window.table,
             before=snapshot.position(before),
             after=snapshot.position(after),
+            lags=(_lag(snapshot, numbers[0], database.ends), _lag(snapshot, numbers[1], database.ends)),
             counts=counts,
-            total=counts["added"] + counts["removed"] + counts["changed"],
+            total=sum(counts[change] for change in ([asked.change] if asked.change else CHANGES)),
             key=comparison.key,
             columns=columns,
             only_from=tuple(name for name in before.columns if name not in comparison.columns),
@@ -147,11 +154,12 @@ def _compared(
 class _Comparison:
     """The SQL of one comparison. `f` is the old row of a pair and `t` the new one; their `_n` is the same."""
 
-    def __init__(self, snapshot: Snapshot, before: StoredTable, after: StoredTable, window: Window) -> None:
+    def __init__(self, snapshot: Snapshot, before: StoredTable, after: StoredTable, asked: DifferenceQuestion) -> None:
         self._snapshot = snapshot
         self._run = snapshot.query
         self._tables = before, after
-        self._window = window
+        self._window = window = asked.window
+        self._change = asked.change
         both = {name: kind for name, kind in after.columns.items() if before.columns.get(name) == kind}
         if not both:
             message = f"{window.table}: generations {before.generation} and {after.generation} have no column in common"
@@ -244,10 +252,11 @@ class _Comparison:
         text = (
             f"SELECT _change AS change, {', '.join(shown)} FROM "
             f"(SELECT {change} AS _change, f._n AS _fn, abs(t._n) AS _tn, {', '.join([*pairs, *sorted_by])} "
-            f"FROM {self._pairs}) ORDER BY {self._order}"
+            f"FROM {self._pairs}) WHERE _change = coalesce(?, _change) ORDER BY {self._order}"
         )
         limit = [] if self._window.limit is None else [self._window.limit]
-        return self._snapshot.relation(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", [*limit, self._window.offset])
+        asked = [self._change, *limit, self._window.offset]
+        return self._snapshot.relation(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", asked)
 
     def sink_records(self) -> int:
         """How many records a sink writes for the swap: of row ids that are new or gone, or have another JSON."""
@@ -285,6 +294,14 @@ class _Comparison:
     def _key_of(self, table: StoredTable) -> str | None:
         found = self._run(f"SELECT key FROM {table.schema}.{BOOK} WHERE name = ?", [self._window.table]).fetchall()
         return found[0][0] if found else None
+
+
+def _lag(snapshot: Snapshot, generation: int, ends: Offsets) -> int | None:
+    start = f"(SELECT start_offsets FROM turnout.generations WHERE generation = {generation})"
+    text = f"SELECT coalesce(nullif(offsets, '{{}}'), {start}, '{{}}') FROM g{generation}.progress"
+    read = Offsets.from_json(snapshot.query(text).fetchall()[0][0])
+    known = Offsets({place: end for place, end in ends.next.items() if place in read.next})
+    return read.behind(known) if read.next.keys() == known.next.keys() != set() else None
 
 
 def _equal(one: str, other: str, columns: Sequence[str]) -> str:

@@ -99,6 +99,12 @@ class RowRecords:
     """Whether all records that were not chosen are told."""
     searches: list[OlderSearch] = field(default_factory=list)
 
+    def add_others(self, records: Sequence[FoundRecord], *, complete: bool) -> None:
+        """Add records that were not chosen; the newest of all are told."""
+        found = sorted([*self.others, *records], key=lambda record: (record.timestamp_ms, record.place), reverse=True)
+        self.others = found[:MOST_OTHERS]
+        self.complete = self.complete and complete and len(found) <= MOST_OTHERS
+
 
 @dataclass(slots=True)
 class Explanation:
@@ -223,11 +229,12 @@ class _Explaining:
             chosen = ids[number] if ids else None
             column, takes_newest, may_hide = kind.key, number > 0 and not kind.pairs, number > 0
             if isinstance(kind, ChainView) and number:
-                if ids is None:
-                    break
                 step = kind.chain.steps[number - 1]
                 column, takes_newest, may_hide = step.right_on, not step.pairs, step.join is Join.SEMI
-                value, parameters = self._met(kind, number, ids), ()
+                if ids is not None:
+                    value, parameters = self._met(kind, number, ids), ()
+                elif not (step.fills and step.left_on == kind.key):
+                    continue  # the key is not that of its records
             side = _Side(source, column, value, parameters, chosen, f"SELECT {name} FROM {view}", takes_newest)
             if ids and chosen is None and may_hide:
                 # A semi join hides the record that it matches. Under other joins, a row without one has none to match.
@@ -261,17 +268,16 @@ class _Explaining:
     # -- the records of a source
 
     def _row(self, row: str | None, sides: Sequence[_Side]) -> RowRecords:
-        made = RowRecords(row)
+        made, others = RowRecords(row), list[FoundRecord]()
         for side in sides:
             same = "SELECT _id FROM same"
             in_rows = f"_id IN (SELECT * FROM ({side.ids}) AS ids(_id) WHERE _id IN ({same}))" if side.ids else "shown"
             of_row = "shown" if side.every else f"_id = {-1 if side.chosen is None else side.chosen}"
             made.records += [replace(record, reason=None) for record in self._records(side, of_row)]
-            made.others += self._records(side, f"NOT ({in_rows} OR {of_row})")
+            others += self._records(side, f"NOT ({in_rows} OR {of_row})")
             if (search := self._search(side)) is not None:
                 made.searches.append(search)
-        made.complete = max(len(made.records), len(made.others)) <= MOST_OTHERS
-        made.others = sorted(made.others, key=lambda record: -record.timestamp_ms)[:MOST_OTHERS]
+        made.add_others(others, complete=len(made.records) <= MOST_OTHERS)
         return made
 
     def _ranked(self, side: _Side) -> str:
