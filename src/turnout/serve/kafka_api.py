@@ -243,7 +243,7 @@ class KafkaApi:
         with anyio.move_on_after(_LOOKING_SECONDS):
             found = await self._looking.run(lambda: self._services.orchestrator.example(topic, records))
             return json_response(found)
-        raise _too_slow(f"the records of topic {topic!r} did not come within {_LOOKING_SECONDS:g} s")
+        raise _too_slow(f"the records of topic {topic!r} did not arrive within {_LOOKING_SECONDS:g} s")
 
     @Call(
         "/api/alerts/{name}/test",

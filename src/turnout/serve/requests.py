@@ -253,7 +253,7 @@ async def read_body(request: Request, most: int, smaller: str, kinds: Sequence[s
         raise TurnoutError("bad_request", "the request ended before its body did") from error
     except TimeoutError as error:
         raise TurnoutError(
-            "request_timeout", f"the body did not come within {BODY_SECONDS} s", "send it at once"
+            "request_timeout", f"the body did not arrive within {BODY_SECONDS} s", "send it at once"
         ) from error
     return bytes(body)
 
