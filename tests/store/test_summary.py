@@ -116,7 +116,7 @@ def test_records_of_any_time_have_bins_and_all_others_stay_exact(
     filling.swap(users=[row(1), row(2)])
     far = (253_402_300_800_000, 2**62, -(2**62))
     for number, milliseconds in enumerate(far):
-        monkeypatch.setattr("filling._START_MS", milliseconds)
+        monkeypatch.setattr("filled_store._START_MS", milliseconds)
         filling.batch(users=[row(10 + number)])
     answers = [read_summary(filling.database, Summary("users_ui", parse_by(by))) for by in ("_time", "_time:1d")]
     assert [sum(answer.groups["count"].to_pylist()) for answer in answers] == [5, 5]
