@@ -334,7 +334,7 @@ def test_why_is_answered_for_operators_viewers_and_the_command_line(
 
         own_sql = operator.table("own_ui").why(key="u7")
         assert [one["source"] for one in own_sql["rows"][0]["records"]] == ["users", "accounts"]
-        assert "SQL of its own" in own_sql["notes"][0]
+        assert "has its own SQL" in own_sql["notes"][0]
 
         seen = viewer.table("final_ui").why(key="u7")
         assert [(one["offset"], one["value"], one["headers"]) for one in seen["rows"][0]["records"]] == [
