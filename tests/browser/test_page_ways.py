@@ -76,7 +76,7 @@ def test_history_marks_what_was_undone_and_the_rollback_says_whether_it_is_insta
         expect(page.locator("#rollback-to")).to_contain_text("Back to generation 2: users=users2")
         expect(page.locator("#rollback-to")).to_contain_text("instant: generation 2 is still running")
         monkeypatch.setitem(STATUS, "lingering", [])
-        expect(page.locator("#rollback-to")).to_contain_text("built anew")
+        expect(page.locator("#rollback-to")).to_contain_text("built again")
 
 
 def test_what_is_refused_looks_so_and_what_is_in_force_is_named(visit: Visit, site: Asked) -> None:
