@@ -25,7 +25,9 @@ export class ReviewRows {
   private readonly table = byId<HTMLTableElement>("review-table");
   private readonly counts = new Map<Change | null, HTMLElement>();
   private readonly choices = new Map<Change | null, HTMLInputElement>();
+  private readonly heads = new Map<string, { cell: HTMLElement; sign: HTMLElement }>();
   private drawn = "";
+  private drawnHead = "";
   private sort: SortKey[] = [];
 
   constructor(events: ReviewRowsEvents) {
@@ -57,38 +59,44 @@ export class ReviewRows {
   }
 
   clear(): void {
-    this.drawn = "";
+    this.drawn = this.drawnHead = "";
     this.table.tHead!.replaceChildren();
     this.table.tBodies[0]!.replaceChildren();
     setText(byId("review-shown"), "");
   }
 
+  // Buttons stay while the columns are the same: a click on one that is replaced while it is pressed would be lost.
   private drawHead(columns: readonly ColumnInfo[], key: readonly string[]): void {
-    const before = document.activeElement instanceof HTMLElement ? document.activeElement.dataset["sorts"] : undefined;
-    const heads = columns.map(({ name, type }) => this.head(name, type, key.includes(name)));
-    const change = element("th", "", "change");
-    change.scope = "col";
-    this.table.tHead!.replaceChildren(element("tr", "", change, ...heads));
-    if (before !== undefined) heads.map((head) => head.firstElementChild as HTMLElement).find((one) => one.dataset["sorts"] === before)?.focus();
+    const drawn = JSON.stringify([columns.map(({ name, type }) => [name, type]), key]);
+    if (drawn !== this.drawnHead) {
+      this.drawnHead = drawn;
+      this.heads.clear();
+      const change = element("th", "", "change");
+      change.scope = "col";
+      this.table.tHead!.replaceChildren(element("tr", "", change, ...columns.map(({ name, type }) => this.head(name, type, key.includes(name)))));
+    }
+    for (const [name, { cell, sign }] of this.heads) {
+      const at = this.sort.findIndex(({ column }) => column === name);
+      const order = this.sort[at];
+      cell.setAttribute("aria-sort", !order ? "none" : order.descending ? "descending" : "ascending");
+      setText(sign, order ? ` ${order.descending ? "▼" : "▲"}${this.sort.length > 1 ? at + 1 : ""}` : "");
+    }
   }
 
   private head(name: string, type: string, isKey: boolean): HTMLElement {
-    const made = element("th", isNumeric(type) ? "number" : "");
-    made.scope = "col";
-    const at = this.sort.findIndex(({ column }) => column === name);
-    const order = this.sort[at];
-    made.setAttribute("aria-sort", !order ? "none" : order.descending ? "descending" : "ascending");
-    const sign = order ? ` ${order.descending ? "▼" : "▲"}${this.sort.length > 1 ? at + 1 : ""}` : "";
+    const cell = element("th", isNumeric(type) ? "number" : "");
+    cell.scope = "col";
     const sorts = button("", name, (event) => {
       // At once: the next click may come before the rows.
       this.sort = nextSort(this.sort, name, event.shiftKey || event.ctrlKey);
       this.events.onSort(this.sort);
     });
-    sorts.dataset["sorts"] = name;
+    const sign = element("span", "head-order");
     if (isKey) sorts.append(element("small", "key-mark", "key"));
-    if (sign) sorts.append(element("span", "head-order", sign));
-    made.append(sorts);
-    return made;
+    sorts.append(sign);
+    cell.append(sorts);
+    this.heads.set(name, { cell, sign });
+    return cell;
   }
 }
 
