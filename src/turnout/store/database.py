@@ -235,7 +235,7 @@ def scalar(
 def first_row(
     cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
 ) -> tuple[Any, ...] | None:
-    """Run a statement that answers few rows, and read it to the end: an open result keeps others from the cursor."""
+    """Run a statement that answers few rows; its first row, None where it answers none."""
     values = parameters if isinstance(parameters, Mapping) else list(parameters)
     return next(iter(cursor.execute(sql, values).fetchall()), None)
 

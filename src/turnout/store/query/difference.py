@@ -155,7 +155,6 @@ class _Comparison:
     """The SQL of one comparison. `f` is the old row of a pair and `t` the new one; their `_n` is the same."""
 
     def __init__(self, snapshot: Snapshot, before: StoredTable, after: StoredTable, asked: DifferenceQuestion) -> None:
-        self._snapshot = snapshot
         self._run = snapshot.query
         self._tables = before, after
         self._window = window = asked.window
@@ -256,7 +255,7 @@ class _Comparison:
         )
         limit = [] if self._window.limit is None else [self._window.limit]
         asked = [self._change, *limit, self._window.offset]
-        return self._snapshot.query(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", asked)
+        return self._run(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", asked)
 
     def sink_records(self) -> int:
         """How many records a sink writes for the swap: of row ids that are new or gone, or have another JSON."""

@@ -151,7 +151,7 @@ def open_window(database: Readable, window: Window) -> Iterator[WindowResult]:
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
         version = snapshot.version(table)
-        # Last: while the stream is open the cursor takes no other statement.
+        # Last: the next statement on this cursor would end the stream silently.
         with snapshot.select(table, window).to_arrow_reader(STREAM_BATCH_ROWS) as reader:
             yield WindowResult(window.table, table.generation, version, total, chosen_columns(table, window), reader)
 
