@@ -20,11 +20,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import Enum, auto
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -62,8 +62,6 @@ SMALLEST_TASK = 5_000
 
 ONE_BATCH = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
 """With care: a fetch brings one batch, which may be much when it is unpacked; the next comes when that is taken."""
-
-_NUMBERS = itertools.count()
 
 # Spark turns Kafka's milliseconds into microseconds, of which the calendar before 1582 is another.
 _LEAST_MILLISECONDS = -12_219_292_800_000 + 20 * 86_400_000
@@ -140,17 +138,64 @@ class KafkaReaders:
             return Decoded({})
         way = choose(records, streamed=batch is not None, before=before, careful=self.careful)
         if way is Way.STREAM and batch is not None:
-            decoded = read_batch(batch.coalesce(1) if records <= FEW_RECORDS else batch, self.decoder, start)
+            decoded = self._of_stream(batch.coalesce(1) if records <= FEW_RECORDS else batch, start)
             if decoded is not None:
                 return decoded
         self.session.sparkContext.addJobTag(self.name)
         with pool(self.session, self.name):
             if way is Way.SOURCE:
-                decoded = read_source(self.session, self.options, self.decoder, start, end)
+                decoded = self._by_source(start, end)
                 if decoded is not None:
                     return decoded
-            properties = {**self.properties(), **(ONE_BATCH if self.careful else {})}
-            return read_in_tasks(self.session, self.name, self.decoder, properties, start, end)
+            return self._in_tasks(start, end)
+
+    def _of_stream(self, batch: DataFrame, start: Offsets) -> Decoded | None:
+        """Read a batch of the stream; None where some record does not come as it is."""
+        records = _collected(batch)
+        return None if records is None else self.decoder.decode(unread(records, self.decoder.topics, start))
+
+    def _by_source(self, start: Offsets, end: Offsets) -> Decoded | None:
+        """Read by Spark's batch source for Kafka, in one task.
+
+        None where some record does not come as it is, and where Spark fails, as for a topic that is deleted meanwhile.
+        """
+        partitions: dict[str, list[int]] = {}
+        for topic, partition in sorted(start.next):
+            partitions.setdefault(topic, []).append(partition)
+        try:
+            frame = (
+                self.session.read.format("kafka")
+                .options(**FETCH)
+                .options(**self.options())
+                .option("assign", json.dumps(partitions))
+                .option("startingOffsets", start.to_json())
+                .option("endingOffsets", Offsets({place: end.next[place] for place in start.next}).to_json())
+                .load()
+            )
+            records = _collected(raw_records(frame, self.decoder.topics).coalesce(1))
+        except Exception as error:
+            if is_disconnected(error):
+                raise
+            return None
+        return None if records is None else self.decoder.decode(records)
+
+    def _in_tasks(self, start: Offsets, end: Offsets) -> Decoded:
+        """Read by librdkafka in Spark's tasks; TurnoutError where Kafka does not give the records.
+
+        Workers that are elsewhere get the code, and have no folder to leave rows in.
+        """
+        here, decoder = runs_here(self.session), self.decoder
+        if not here:
+            carry_code()
+        properties = {**self.properties(), **(ONE_BATCH if self.careful else {})}
+        ranges = split(decoder.topics, start, end, self.cores)
+        made = partial(tempfile.TemporaryDirectory, dir=scratch(self.session), ignore_cleanup_errors=True)
+        with made(prefix=f"bulk-{self.name}-") if here else contextlib.nullcontext() as folder:
+            job = task.task(properties, decoder.for_workers(), folder, decoder.largest_bytes)
+            plain = self.session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges))
+            results = [TaskResult(*one) for one in plain.mapPartitions(job).collect()]
+            # A file can be removed once it is mapped: its rows stay as long as somebody has them.
+            return decoder.complete(merge(decoded_parts(results)))
 
     @property
     def cores(self) -> int:
@@ -189,12 +234,6 @@ def _collected(frame: DataFrame) -> pa.Table | None:
     return records.cast(RAW)
 
 
-def read_batch(frame: DataFrame, decoder: RecordDecoder, start: Offsets) -> Decoded | None:
-    """Read the batch of the stream that Spark gives as a frame; None where some record does not come as it is."""
-    records = _collected(frame)
-    return None if records is None else decoder.decode(unread(records, decoder.topics, start))
-
-
 def unread(records: pa.Table, topics: Sequence[str], start: Offsets) -> pa.Table:
     """The records at `start` or behind it: Spark reads a topic that it may see again from its first record."""
     places = pa.table({"topic": records["_topic"], "at": pc.shift_right(records["_id"], OFFSET_BITS)})
@@ -210,67 +249,10 @@ def unread(records: pa.Table, topics: Sequence[str], start: Offsets) -> pa.Table
     return records
 
 
-def read_source(
-    session: SparkSession,
-    options: Callable[[], Mapping[str, str]],
-    decoder: RecordDecoder,
-    start: Offsets,
-    end: Offsets,
-) -> Decoded | None:
-    """Read the partitions of `start`, from there to `end`, by Spark's batch source for Kafka, in one task.
-
-    None where some record does not come as it is, and where Spark fails, as for a topic that is deleted meanwhile.
-    """
-    partitions: dict[str, list[int]] = {}
-    for topic, partition in sorted(start.next):
-        partitions.setdefault(topic, []).append(partition)
-    try:
-        frame = (
-            session.read.format("kafka")
-            .options(**FETCH)
-            .options(**options())
-            .option("assign", json.dumps(partitions))
-            .option("startingOffsets", start.to_json())
-            .option("endingOffsets", Offsets({place: end.next[place] for place in start.next}).to_json())
-            .load()
-        )
-        records = _collected(raw_records(frame, decoder.topics).coalesce(1))
-    except Exception as error:
-        if is_disconnected(error):
-            raise
-        return None
-    return None if records is None else decoder.decode(records)
-
-
 def carry_code() -> None:
     """Send the code of tasks with them, for workers that have no Turnout."""
     for module in (task, turnout.decode, unpacking, offsets, times, arrow_columns, column_types, iso_times):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def read_in_tasks(
-    session: SparkSession,
-    name: str,
-    decoder: RecordDecoder,
-    properties: Mapping[str, Any],
-    start: Offsets,
-    end: Offsets,
-) -> Decoded:
-    """Read the partitions of `start`, from there to `end`; TurnoutError where Kafka does not give them.
-
-    `name` is in the name of the folder for rows. Workers that are elsewhere get the code, and have no such folder.
-    """
-    here = runs_here(session)
-    if not here:
-        carry_code()
-    ranges = split(decoder.topics, start, end, int(session.sparkContext.defaultParallelism))
-    if not ranges:
-        return Decoded({})
-    with _folder(scratch(session) / f"bulk-{name}-{next(_NUMBERS)}") if here else contextlib.nullcontext() as folder:
-        job = task.task(properties, decoder.for_workers(), folder, decoder.largest_bytes)
-        plain = session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges))
-        # A file can be removed once it is mapped: its rows stay as long as somebody has them.
-        return decoder.complete(merge(decoded_parts([TaskResult(*one) for one in plain.mapPartitions(job).collect()])))
 
 
 def decoded_parts(results: Sequence[TaskResult]) -> list[Decoded]:
@@ -279,16 +261,6 @@ def decoded_parts(results: Sequence[TaskResult]) -> list[Decoded]:
     if errors:
         raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
     return [read_file(one.file or one.data or b"") for one in results]
-
-
-@contextlib.contextmanager
-def _folder(folder: Path) -> Iterator[str]:
-    """Make a folder for a block."""
-    folder.mkdir(parents=True)
-    try:
-        yield str(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int) -> list[Range]:
