@@ -16,8 +16,7 @@ from confluent_kafka.cimpl import NewPartitions
 from background_work import beside
 from control_topic_reader import Received, patient, reading
 from turnout.config import KafkaSettings
-from turnout.kafka.acknowledgements import Acknowledgements
-from turnout.kafka.control_topic import ControlReader, ControlRecord
+from turnout.kafka.control_topic import Acknowledgements, ControlReader, ControlRecord
 from turnout.kafka.topics import Topics
 from turnout.testing import EmbeddedBroker, Record, create_topic, delete_topic, patience, produce, wait_until
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from turnout.errors import TurnoutError
 from turnout.kafka.lost_records import MOST_WAITING, Gap, LostRecords
+from turnout.kafka.topics import Topics
 from turnout.plan.offsets import Lost
 from turnout.testing import patience, wait_until
 
@@ -43,7 +45,7 @@ def broker() -> Broker:
 
 @pytest.fixture
 def gaps(broker: Broker) -> Iterator[LostRecords]:
-    made = LostRecords(lambda: broker, retry_seconds=0.01)
+    made = LostRecords(lambda: cast(Topics, broker), retry_seconds=0.01)
     yield made
     made.stop()
     assert broker.closed or not broker.asked
@@ -93,10 +95,10 @@ def test_a_client_that_cannot_be_made_at_first_is_made_later(broker: Broker) -> 
     told: list[Lost] = []
     refused = iter([True])
 
-    def connect() -> Broker:
+    def connect() -> Topics:
         if next(refused, False):
             raise TurnoutError(code="bad_config", message="the certificate is being replaced", status=500)
-        return broker
+        return cast(Topics, broker)
 
     gaps = LostRecords(connect, retry_seconds=0.01)
     gaps.check([Gap("taken", 0, 10, 60, told.append)])

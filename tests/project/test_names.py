@@ -21,7 +21,6 @@ ELSEWHERE = {
     "config/test_configuration.py": "store/config_history",
     "live/test_check.py": "preflight/findings",
     # A file by example.
-    "live/test_by_example.py": "kafka/topic_creation",
     "serve/test_example_api.py": "example/by_example serve/kafka_api",
     "live/test_demo.py": "local/spinner",
     # The client is one thing to those who use it.
@@ -46,7 +45,6 @@ ELSEWHERE = {
     "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_state sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "schemas/record_decoder",
-    "live/test_control_reader.py": "kafka/acknowledgements",
     "live/test_swaps.py": "kafka/lag spark/jvm/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
     "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",

@@ -1,27 +1,37 @@
-"""The control topic: a thread reads its records and hands them over, through outages of the broker.
+"""The control topic and the acknowledgement topic, through outages of the broker.
 
-What a record means is not decided here.
+One thread reads control records and hands them over; another writes the outcomes. What a record means is not decided
+here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from turnout.config import KafkaSettings
-from turnout.kafka.clients import AT_END, AT_LOW, MISSING, TopicAdmin, describe, read_offsets, renewed_consumer
+from turnout.kafka.clients import (
+    AT_END,
+    AT_LOW,
+    MISSING,
+    TopicAdmin,
+    TopicDescription,
+    TopicProducer,
+    client_properties,
+    describe,
+    read_offsets,
+    renewed_consumer,
+)
 from turnout.kafka.diagnosis import cause_of
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout_client.retries import growing_pause
-
-if TYPE_CHECKING:
-    from turnout.kafka.clients import TopicDescription
 
 LOOK_SECONDS = 3.0
 LOOK_TIMEOUT_SECONDS = 1.0
@@ -375,3 +385,97 @@ def _record(message: Message) -> ControlRecord:
     partition, offset = message.partition(), message.offset()
     assert partition is not None and offset is not None
     return ControlRecord(partition, offset, message.timestamp()[1], message.value())
+
+
+class Acknowledgements:
+    """Writes outcomes to a topic, as JSON under their request's id. Never raises and hardly waits.
+
+    `warn` gets each reason for a failure once, until an outcome is delivered.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topic: str, warn: Callable[[str], None]) -> None:
+        self._kafka = kafka
+        self._topic = topic
+        self._warn = warn
+        self._said = ""
+        self._stopping = threading.Event()
+        self._producer = TopicProducer(kafka, topic, self._properties, self._delivered)
+        self._thread = threading.Thread(target=self._run, name="turnout-outcomes", daemon=True)
+        self._thread.start()
+
+    def _properties(self) -> dict[str, Any]:
+        return {
+            **client_properties(self._kafka, "outcomes"),
+            "linger.ms": 1,
+            "message.timeout.ms": 120_000,
+            # A topic that is made after the first outcome is found in seconds, not in five minutes.
+            "topic.metadata.refresh.interval.ms": 10_000,
+            "topic.metadata.propagation.max.ms": 5_000,
+        }
+
+    def send(self, key: str | None, payload: Mapping[str, Any]) -> None:
+        try:
+            value = json.dumps(payload, default=str).encode()
+            name = key.encode(errors="replace") if key is not None else None
+            if self._producer.outdated:
+                self.flush(0.5)
+                self._producer.client.purge()
+                self._producer.renew()
+            try:
+                self._producer.produce(name, value)
+            except KafkaException as exception:
+                if exception.args[0].code() != KafkaError._FATAL:
+                    raise
+                # An idempotent producer that lost its sequence is of no more use; a new one begins its own.
+                self._producer.renew()
+                self._producer.produce(name, value)
+        except BufferError:
+            self._failed("too many are waiting for Kafka")
+        except KafkaException as exception:
+            self._failed(_why_not_written(exception.args[0]))
+        except Exception as error:  # a swap must not fail because its outcome cannot be written
+            self._failed(repr(error))
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all are delivered or failed; False when some are still waiting."""
+        return self._producer.flush(timeout)
+
+    def close(self) -> None:
+        """Give what waits two seconds, then end. May be called twice."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self._thread.join(1)
+        if not self.flush(STOP_SECONDS):
+            self._failed("Turnout stopped before Kafka took them all")
+            self._producer.client.purge()
+            self.flush(0.1)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._producer.client.poll(POLL_SECONDS)  # calls _delivered
+            except KafkaException as exception:
+                # Fatal, such as a missing right to write; the next outcome gets a new client.
+                self._failed(_why_not_written(exception.args[0]))
+                self._stopping.wait(RETRY_SECONDS)
+
+    def _delivered(self, error: KafkaError | None) -> None:
+        if error is None:
+            self._said = ""
+        else:
+            self._failed(_why_not_written(error))
+
+    def _failed(self, why: str) -> None:
+        if why == self._said:
+            return
+        self._said = why
+        with contextlib.suppress(Exception):
+            self._warn(
+                f"an outcome was not written to topic {self._topic!r} ({why}); "
+                f"check that the topic exists and may be written, or remove control.ack_topic"
+            )
+
+
+def _why_not_written(error: KafkaError) -> str:
+    return "it does not exist" if error.code() in MISSING else describe(error)

@@ -10,23 +10,15 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from turnout.errors import TurnoutError
+from turnout.kafka.topics import Topics
 from turnout.plan.offsets import Lost
 
 log = logging.getLogger("turnout")
 
 MOST_WAITING = 10_000
 RETRY_SECONDS = 5.0
-
-
-class Watermarks(Protocol):
-    """The client that LostRecords asks: `Topics`."""
-
-    def low_watermark(self, topic: str, partition: int) -> int | None: ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +35,12 @@ class Gap:
 class LostRecords:
     """Finds out which gaps are losses. `check` never waits; `connect` makes the client, at the first gap."""
 
-    def __init__(self, connect: Callable[[], Watermarks], retry_seconds: float = RETRY_SECONDS) -> None:
+    def __init__(self, connect: Callable[[], Topics], retry_seconds: float = RETRY_SECONDS) -> None:
         self._connect = connect
         self._retry_seconds = retry_seconds
         self._waiting: queue.Queue[Gap | None] = queue.Queue(MOST_WAITING)
         self._stopped = threading.Event()
-        self._client: Watermarks | None = None
+        self._client: Topics | None = None
         self._thread = threading.Thread(target=self._run, name="turnout-lost-records", daemon=True)
         self._thread.start()
 

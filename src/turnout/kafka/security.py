@@ -182,9 +182,14 @@ def trusted(auth: AuthSettings) -> str | None:
     """The certificates of the authorities that are trusted, as PEM; None where the system's are."""
     if auth.ca_file is not None:
         return _certificates("ca_file", auth.ca_file)
-    if auth.truststore_file is not None:
-        return trusted_certificates(auth.truststore_file, revealed(auth.truststore_password))
-    return None
+    file = auth.truststore_file
+    if file is None:
+        return None
+    try:
+        changed = file.stat().st_mtime_ns
+    except OSError as error:
+        raise unreadable("truststore_file", file, error) from None
+    return _exported(file, revealed(auth.truststore_password), changed)
 
 
 def _opened_certificate(auth: AuthSettings) -> tuple[str, str] | None:
@@ -254,10 +259,6 @@ def jaas_quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _store_type(file: Path) -> str:
-    return "JKS" if is_jks(file) else "PKCS12"
-
-
 def _certificates(setting: str, file: Path) -> str:
     """The certificates of a PEM file, without whatever else is in it."""
     found = pem_blocks(_text(setting, file), "CERTIFICATE")
@@ -289,33 +290,25 @@ def _text(setting: str, file: Path) -> str:
 
 
 def _refuse_jks(file: Path) -> None:
-    if is_jks(file):
+    if _store_type(file) == "JKS":
         raise bad_file(
             f"keystore_file {file} is a JKS key store, which only Java can read",
             "convert it: keytool -importkeystore -srckeystore OLD.jks -destkeystore NEW.p12 -deststoretype PKCS12",
         )
 
 
-def is_jks(file: Path) -> bool:
-    """Whether a store is in Java's own format, and not PKCS#12."""
+def _store_type(file: Path) -> str:
+    """Java's name for the format of a store: its own, or PKCS#12."""
     try:
         with file.open("rb") as opened:
-            return opened.read(4) == _JKS_MAGIC
+            return "JKS" if opened.read(4) == _JKS_MAGIC else "PKCS12"
     except OSError as error:
         raise unreadable("store", file, error) from None
 
 
-def trusted_certificates(file: Path, password: str) -> str:
-    """The certificates of a trust store as PEM, by Java's keytool."""
-    try:
-        changed = file.stat().st_mtime_ns
-    except OSError as error:
-        raise unreadable("truststore_file", file, error) from None
-    return _exported(file, password, changed)
-
-
 @functools.lru_cache(maxsize=8)
 def _exported(file: Path, password: str, changed: int) -> str:
+    """The certificates of a trust store as PEM, by Java's keytool; `changed` is when the file was written."""
     keytool = find_java().resolve().with_name("keytool")
     # The password comes by standard input: arguments and environments can be looked at.
     command = [str(keytool), "-list", "-rfc", "-keystore", str(file), "-storepass:file", "/dev/stdin"]

@@ -15,8 +15,7 @@ import duckdb
 from turnout.config import Settings
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
-from turnout.kafka.acknowledgements import Acknowledgements
-from turnout.kafka.control_topic import ControlReader, ControlRecord
+from turnout.kafka.control_topic import Acknowledgements, ControlReader, ControlRecord
 from turnout.plan.control import MAX_MESSAGE_BYTES, ControlMessage, ControlRejected, Outcome
 from turnout.plan.control_parsing import kept_text, parse_message
 from turnout.plan.swap_rules import ParsedMessage
