@@ -118,10 +118,6 @@ def _plain(value: object) -> object:
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
-def _boolean(value: object) -> bool | None:
-    return value if value is True or value is False else None
-
-
 def _whole(bits: int) -> Fit:
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
@@ -189,7 +185,7 @@ def _timestamp(value: object) -> int | None:
 _FITS: Mapping[str, Fit] = {
     # Of a subclass of str the plain text.
     "string": lambda value: text_of(value) + "",
-    "boolean": _boolean,
+    "boolean": lambda value: value if value is True or value is False else None,
     "int32": _whole(32),
     "int64": _whole(64),
     "float": _float,

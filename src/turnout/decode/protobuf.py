@@ -12,11 +12,12 @@ from turnout_client.iso_times import SECOND
 Definition = tuple[bytes, str, tuple[int, ...] | None]
 """A set of file descriptors, the file that has the message, and where in it; None where records say that themselves."""
 
-_WRAPPED = frozenset(
+WRAPPERS = frozenset(
     f"google.protobuf.{kind}Value"
     for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
-_TIMESTAMP = "google.protobuf.Timestamp"
+"""Messages that stand for their one value."""
+TIMESTAMP = "google.protobuf.Timestamp"
 _LONGEST_VARINT = 10
 _MOST_INDEXES = 100
 """A message can be nested no deeper than this."""
@@ -40,15 +41,6 @@ def fields_of(definition: Definition, payload: bytes) -> list[Any]:
     """The descriptors of the fields of a record's message; it raises as a reader does."""
     indexes = definition[2]
     return list(_descriptor(_file(definition), message_indexes(payload)[0] if indexes is None else indexes).fields)
-
-
-def is_wrapper(name: str) -> bool:
-    """Whether a message of that name stands for its one value."""
-    return name in _WRAPPED
-
-
-def is_timestamp(name: str) -> bool:
-    return name == _TIMESTAMP
 
 
 def _file(definition: Definition) -> Any:
@@ -131,9 +123,9 @@ def _single(field: Any) -> Callable[[Any], Any]:
         return lambda number: names.get(number, number)
     if field.message_type is None:
         return lambda value: value
-    if field.message_type.full_name in _WRAPPED:
+    if field.message_type.full_name in WRAPPERS:
         return lambda message: message.value
-    return _moment if field.message_type.full_name == _TIMESTAMP else _structure
+    return _moment if field.message_type.full_name == TIMESTAMP else _structure
 
 
 def _moment(message: Any) -> Any:

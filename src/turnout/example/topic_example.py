@@ -18,7 +18,6 @@ from turnout.config.topic_rules import reserved, taken_topics
 from turnout.decode import protobuf
 from turnout.decode.columns import fit_of, key_of
 from turnout.decode.exact_reader import HEADER, NULL_VALUE, reader_of, schema_id
-from turnout.decode.protobuf import Definition
 from turnout.decode.shape import SourceShape
 from turnout.errors import TurnoutError
 from turnout.example.inference import InferredColumn, infer
@@ -135,9 +134,7 @@ def _registered(
         except ValueError as error:
             unusable[number] = str(error)
     if form is Format.AVRO:
-        columns = merged(
-            avro_columns(one) or {} for number, one in schemas.items() if one is not None and number in usable
-        )
+        columns = merged(_avro_columns(one) for number, one in schemas.items() if one is not None and number in usable)
     else:
         columns = merged(_messages(usable, sample))
     shape = SourceShape("example", 0, "", columns, False, form.value, usable, framed=True, unusable=unusable)
@@ -150,9 +147,10 @@ def _messages(definitions: Mapping[int, Any], sample: TopicSample) -> Iterator[d
         number = schema_id(value or b"")
         if number is not None and number in definitions:
             try:
-                yield protobuf_columns(definitions[number], (value or b"")[HEADER:])
+                fields = protobuf.fields_of(definitions[number], (value or b"")[HEADER:])
             except (ValueError, IndexError):
                 continue  # no record, which its reader says, too
+            yield {field.name: _protobuf(field) for field in fields}
 
 
 def _usable(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, str]]:
@@ -209,12 +207,11 @@ def _useless(topic: str, records: int, rows: Sequence[Any], bad: Mapping[str, in
     )
 
 
-def avro_columns(schema: RegisteredSchema) -> dict[str, str] | None:
-    """The columns of an Avro schema; None where it describes no record."""
+def _avro_columns(schema: RegisteredSchema) -> dict[str, str]:
+    """The columns of an Avro schema; none where it describes no record."""
     described: Any = json.loads(schema.text)
-    if not isinstance(described, dict) or described.get("type") != "record":
-        return None
-    return {field["name"]: _avro(field["type"]) for field in described["fields"]}
+    is_record = isinstance(described, dict) and described.get("type") == "record"
+    return {field["name"]: _avro(field["type"]) for field in described["fields"]} if is_record else {}
 
 
 def _avro(kind: Any) -> str:
@@ -235,20 +232,15 @@ def _avro(kind: Any) -> str:
     return _avro(plain) if isinstance(plain, (str, dict, list)) else "string"
 
 
-def protobuf_columns(definition: Definition, payload: bytes) -> dict[str, str]:
-    """The columns of the message that a record's payload is of; it raises as a reader does."""
-    return {field.name: _protobuf(field) for field in protobuf.fields_of(definition, payload)}
-
-
 def _protobuf(field: Any) -> str:
     if field.is_repeated or field.enum_type is not None:
         return "string"
     message = field.message_type
     if message is None:
         return _PROTOBUF.get(field.cpp_type, "string")
-    if protobuf.is_timestamp(message.full_name):
+    if message.full_name == protobuf.TIMESTAMP:
         return "timestamp"
-    return _protobuf(message.fields_by_name["value"]) if protobuf.is_wrapper(message.full_name) else "string"
+    return _protobuf(message.fields_by_name["value"]) if message.full_name in protobuf.WRAPPERS else "string"
 
 
 def merged(schemas: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -50,7 +50,9 @@ def parts(suggestion: Suggestion) -> str:
         lines += ["", f"# Joins: {KNOWN_JOINS}.", "views:"]
         for view in suggestion.views:
             lines += _view(view)
-    lines += [_comment("", f"{source.name} is in no view: {_alone(source)}") for source in _unjoined(suggestion)]
+        for source in suggestion.alone:
+            why = f"no other source has the key {source.key.column.name} with the type {source.key_kind}"
+            lines.append(_comment("", f"{source.name} is in no view: {why}"))
     return "\n".join([*lines, ""])
 
 
@@ -92,14 +94,6 @@ def _view(view: View) -> Iterator[str]:
     yield f"    right: {right}"
     yield _line(f"    on: {_value(view.on)}", view.evidence)
     yield _line("    join: left", f"every row of {view.left}, with the newest of the others, or nulls")
-
-
-def _unjoined(suggestion: Suggestion) -> list[Source]:
-    return suggestion.alone if suggestion.views else []
-
-
-def _alone(source: Source) -> str:
-    return f"no other source has the key {source.key.column.name} with the type {source.key_kind}"
 
 
 def _no_view(suggestion: Suggestion) -> str:

@@ -70,7 +70,7 @@ class SchemaRegistry:
 
     def reach(self) -> int:
         """Count the subjects; TurnoutError where the registry cannot be used."""
-        return len(self._get("/subjects") or ())
+        return len(self._call("GET", "/subjects") or ())
 
     def close(self) -> None:
         with self._lock:
@@ -79,7 +79,7 @@ class SchemaRegistry:
             client.close()
 
     def _schema(self, path: str) -> RegisteredSchema | None:
-        answer = self._get(path)
+        answer = self._call("GET", path)
         if answer is None:
             return None
         try:
@@ -96,10 +96,7 @@ class SchemaRegistry:
         absent = [name for name, schema in found if schema is None] + [one.missing for _, one in there if one.missing]
         return RegisteredSchema(kind, text, there, next(iter(absent), None))
 
-    def _get(self, path: str) -> Any:
-        return self._call("GET", path, None)
-
-    def _call(self, method: str, path: str, body: object) -> Any:
+    def _call(self, method: str, path: str, body: object = None) -> Any:
         """Call the registry and return its answer; None where it has no such subject, version or schema."""
         try:
             response = self._http().request(
