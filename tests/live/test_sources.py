@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from in_process_orchestrator import Orchestrated, orchestrated
 from kafka_log import read_all
 from turnout.local.broker import EmbeddedBroker
+from turnout.schemas.record_decoder import RecordDecoder
 from turnout.spark.jvm.checkpoints import folder_at
 from turnout.spark.read.live import LiveStream
 from turnout.spark.read.readers import KafkaReaders
@@ -57,7 +58,8 @@ def test_batch_that_has_no_number_is_refused(spark: SparkSession, tmp_path: Path
     def never(*_: object) -> Any:
         raise AssertionError
 
-    stream = LiveStream(spark, "g1", ("users",), cast(KafkaReaders, never), never, never, never)
+    readers = KafkaReaders(spark, "g1", RecordDecoder((), topics=("users",)), never, never)
+    stream = LiveStream(readers, never, never, never)
     stream._checkpoint = folder_at(spark, tmp_path)
     with pytest.raises(ValueError, match="a batch has a number, got "):
         stream._on_batch(spark.range(1), number)

@@ -108,21 +108,14 @@ class GenerationQuery:
         return Offsets.kept(self._tables.progress().offsets, self._reading.start)
 
     def _start_stream(self) -> None:
-        topics = self._tables.layout.topics
-        ends = self._visible_ends(topics)
+        ends = self._visible_ends(self._tables.layout.topics)
         read = self._taken_up(ends)
         with self._lock:
             if self._stopping:
                 return
             self._tables.number_from_start()
             self._stream = LiveStream(
-                self._session,
-                self._name,
-                topics,
-                self._readers,
-                self._kafka.wait_for_more,
-                self._listener.denied,
-                self._writer.store,
+                self._readers, self._kafka.wait_for_more, self._listener.denied, self._writer.store
             )
             start, most = read.for_start(ends), self._reading.max_records_per_batch
             self._stream.start(self._options(), self._checkpoint, read, start, most)

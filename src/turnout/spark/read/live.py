@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from turnout.decode.shape import Decoded, merge
@@ -51,18 +51,15 @@ class LiveStream:
 
     def __init__(
         self,
-        session: SparkSession,
-        name: str,
-        topics: tuple[str, ...],
         readers: KafkaReaders,
         wait_for_more: WaitForMore,
         denied: Callable[[str, Offsets], bool],
         take: Callable[[Arrival], None],
     ) -> None:
         """`denied` says whether a topic that was read is there, but may not be seen."""
-        self._session = session
-        self._name = name
-        self._topics = topics
+        self._session = readers.session
+        self._name = readers.name
+        self._topics = readers.decoder.topics
         self._readers = readers
         self._wait_for_more = wait_for_more
         self._denied = denied
@@ -70,7 +67,7 @@ class LiveStream:
         self._read = Offsets({})
         self._checkpoint: Folder | None = None
         self._query: StreamingQuery | None = None
-        self._callbacks = CallbackConnections(session)
+        self._callbacks = CallbackConnections(readers.session)
         self._stopped = threading.Event()
         self._changed = threading.Condition()
         self._waiting: list[Arrival] = []
