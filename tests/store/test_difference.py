@@ -196,7 +196,7 @@ def test_difference_is_that_of_a_plain_comparison(
 def records_of(pairs: Pairs, table: str) -> list[dict[str, str]]:
     """What a topic holds that a sink has brought to the table of each generation: key -> value."""
     assert pairs.filling.tables is not None
-    key = pairs.filling.tables.layout.key(table)
+    key = pairs.filling.tables.layout.of(table).key
     found = []
     for number in pairs.numbers:
         columns = read_window(pairs.database, Window(f"{table}@{number}", limit=0)).columns

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnout.cli import options, output
-from turnout.cli.app import Commands, app, examples
+from turnout.cli.app import Commands, Printed, app, examples, show
 from turnout.errors import TurnoutError
 
 if TYPE_CHECKING:
@@ -127,18 +127,13 @@ def check(config: options.Config = "turnout.yaml", json: options.Json = False) -
 
     findings = check_all(Path(config))
     faults = sum(finding.level == "fault" for finding in findings)
-    if json:
-        output.print_json({"ok": not faults, "findings": [asdict(finding) for finding in findings]})
-    else:
-        table = Table("", "what", "found", "what to do", header_style="bold")
-        for finding in findings:
-            texts = (finding.subject, finding.text, finding.hint)
-            table.add_row(output.cell(*_MARKS[finding.level]), *map(output.cell, texts))
-        output.console().print(table)
-        warnings = sum(finding.level == "warning" for finding in findings)
-        output.console().print(_end(faults, warnings, config))
-    if faults:
-        raise typer.Exit(1)
+    warnings = sum(finding.level == "warning" for finding in findings)
+    table = Table("", "what", "found", "what to do", header_style="bold")
+    for finding in findings:
+        texts = (finding.subject, finding.text, finding.hint)
+        table.add_row(output.cell(*_MARKS[finding.level]), *map(output.cell, texts))
+    document = {"ok": not faults, "findings": [asdict(finding) for finding in findings]}
+    show(Printed(document, [table, _end(faults, warnings, config)], failed=faults > 0), json)
 
 
 def _end(faults: int, warnings: int, config: str) -> Text:
@@ -204,13 +199,11 @@ def list_(config: TopicConfig = None, bootstrap: Bootstrap = "", json: options.J
         counts = dict.fromkeys(names, 0)
         for name, _ in client.partitions(names):
             counts[name] += 1
-    if json:
-        output.print_json({"topics": [{"topic": name, "partitions": count} for name, count in counts.items()]})
-        return
     table = Table("topic", "partitions", header_style="bold")
     for name, count in counts.items():
         table.add_row(output.cell(name), str(count))
-    output.console().print(table if names else "No topics. Create one: turnout topic create NAME")
+    document = {"topics": [{"topic": name, "partitions": count} for name, count in counts.items()]}
+    show(Printed(document, [table if names else "No topics. Create one: turnout topic create NAME"]), json)
 
 
 def _kafka(config: Path | None, bootstrap: str) -> KafkaSettings:

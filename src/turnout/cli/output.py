@@ -45,8 +45,14 @@ def console() -> Console:
     return Console(width=wide, highlight=False)
 
 
-def table_of(columns: Iterable[Mapping[str, str]], title: str | None = None, *, fold: bool = False) -> Table:
-    """A table with these columns, numbers to the right; cells that are too wide are cut, or folded."""
+def table_of(
+    columns: Iterable[Mapping[str, str]],
+    title: str | None = None,
+    *,
+    fold: bool = False,
+    rows: Iterable[Mapping[str, object]] = (),
+) -> Table:
+    """A table with these columns and rows, numbers to the right; cells that are too wide are cut, or folded."""
     shown = Table(title=title, title_justify="left", header_style="bold cyan")
     for column in columns:
         shown.add_column(
@@ -55,6 +61,8 @@ def table_of(columns: Iterable[Mapping[str, str]], title: str | None = None, *, 
             overflow="fold" if fold else "ellipsis",
             no_wrap=not fold,
         )
+    for row in rows:
+        shown.add_row(*map(cell, row.values()))
     return shown
 
 

@@ -109,17 +109,13 @@ def _display(*, silent: bool) -> Iterator[Callable[[str, float | None], None]]:
             task = bar.add_task("", total=100)
             yield lambda text, percent: bar.update(task, description=text, completed=percent or 0)
     else:
-        lines = _Lines()
-        yield lines.show
+        due = 0.0
 
+        def print_line(text: str, percent: float | None) -> None:
+            """Print plain lines for a log, a few seconds apart."""
+            nonlocal due
+            if time.monotonic() >= due:
+                print(text, file=sys.stderr, flush=True)
+                due = time.monotonic() + _LINE_SECONDS
 
-class _Lines:
-    """Plain lines for a log, a few seconds apart."""
-
-    def __init__(self) -> None:
-        self._next = 0.0
-
-    def show(self, text: str, percent: float | None) -> None:
-        if time.monotonic() >= self._next:
-            print(text, file=sys.stderr, flush=True)
-            self._next = time.monotonic() + _LINE_SECONDS
+        yield print_line

@@ -203,9 +203,7 @@ def sql(
     if json or form == "json":
         output.print_json(found.as_json())
         return None
-    shown = output.table_of(found.columns, fold=True)
-    for row in found.rows:
-        shown.add_row(*map(output.cell, row.values()))
+    shown = output.table_of(found.columns, fold=True, rows=found.rows)
     more = [] if found.complete else [f"The first {found.total:,} rows; --limit takes up to 10,000."]
     return Printed(found.as_json(), [shown, *more])
 

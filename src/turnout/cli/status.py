@@ -39,9 +39,11 @@ def _lines(found: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
     """Names and values, nested ones with dotted names; empty ones are left out."""
     for name, value in found.items():
         if name == "sinks":
-            yield from ((f"sink {sink['name']}", _sink(sink)) for sink in value)
+            yield from (
+                (f"sink {one['name']}", _output(one, f"topic {one['topic']}", "waitingRows", "rows")) for one in value
+            )
         elif name == "alerts":
-            yield from ((f"alert {alert['name']}", _alert(alert)) for alert in value)
+            yield from ((f"alert {one['name']}", _output(one, one["to"], "waiting", "events")) for one in value)
         elif name == "leftOut":
             yield from (
                 (f"left out of {one['view']}", f"{one['keys']:,} keys: {', '.join(one['first'])}") for one in value
@@ -54,18 +56,12 @@ def _lines(found: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
             yield f"{before}{name}", value
 
 
-def _sink(sink: Mapping[str, Any]) -> str:
-    """A sink in one line: from where to where, its state, and what waits."""
-    waiting = f", {sink['waitingRows']:,} rows wait" if sink.get("waitingRows") else ""
-    error = f": {sink['error']}" if sink.get("error") else ""
-    return f"{sink['table']} -> topic {sink['topic']}, {sink['state']}{waiting}{error}"
-
-
-def _alert(alert: Mapping[str, Any]) -> str:
-    """An alert in one line: what it watches, where to, its state, and what waits."""
-    waiting = f", {alert['waiting']:,} events wait" if alert.get("waiting") else ""
-    error = f": {alert['error']}" if alert.get("error") else ""
-    return f"{alert['table']} where {alert['where']} -> {alert['to']}, {alert['state']}{waiting}{error}"
+def _output(one: Mapping[str, Any], to: str, waits: str, what: str) -> str:
+    """A sink or an alert in one line: from where to where, its state, and what waits."""
+    rows = f"{one['table']} where {one['where']}" if "where" in one else one["table"]
+    waiting = f", {one[waits]:,} {what} wait" if one.get(waits) else ""
+    error = f": {one['error']}" if one.get("error") else ""
+    return f"{rows} -> {to}, {one['state']}{waiting}{error}"
 
 
 @asking("turnout history --limit 5")
@@ -170,10 +166,7 @@ def try_(
         raise TurnoutError("unknown_alert", f"no alert {name!r}", f"{listed}; or a table, with --where")
     found = client.rows(alert["table"], where=condition, limit=_SHOWN_ROWS)
     rows = client.rows(alert["table"], limit=0).total
-    shown = output.table_of(
-        found.columns, f"{found.total:,} of {rows:,} rows of {output.printable(found.table)} fulfil it"
-    )
-    for row in found.rows:
-        shown.add_row(*(output.cell(row[column["name"]]) for column in found.columns))
+    title = f"{found.total:,} of {rows:,} rows of {output.printable(found.table)} fulfil it"
+    shown = output.table_of(found.columns, title, rows=found.rows)
     counts = {"table": found.table, "where": ", ".join(condition), "fulfil": found.total, "rows": rows}
     return Printed(counts, [shown])

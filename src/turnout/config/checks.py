@@ -314,7 +314,7 @@ def _steps(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSe
         yield from _step_columns(place, step, there, hidden, right)
         added = {name: right.columns[column] for column, name in shown.items()}
         there |= added
-        hidden |= dict.fromkeys(added if step.hides else (), number)
+        hidden |= dict.fromkeys(added if step.join.hides else (), number)
     yield from _doubled(path, columns, steps)
 
 

@@ -100,7 +100,7 @@ def fitting_alerts(now: Settings, other: Settings) -> list[str]:
 
 def _filter_faults(name: str, alert: AlertSettings, tables: Settings) -> Faults:
     try:
-        columns = layout_of(tables, first_plan(tables)).columns(alert.table)
+        columns = layout_of(tables, first_plan(tables)).of(alert.table).columns
         compile_where(parse_terms(alert.where), columns)
     except TurnoutError as error:
         yield _where_fault(("alerts", name), error)

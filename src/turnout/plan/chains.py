@@ -41,7 +41,7 @@ class Chain:
 
     @property
     def outer(self) -> bool:
-        return any(step.outer for step in self.steps)
+        return any(step.join.outer for step in self.steps)
 
     @property
     def without_column(self) -> Step | None:
@@ -69,7 +69,7 @@ def chain_of(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> Cha
         apart = [domain for domain in domains if not domain & meeting]
         domains = [*apart, meeting.union(*(domain for domain in domains if domain & meeting))]
         owned |= {name: (number, column) for column, name in names[number - 1].items()}
-        if not step.hides:
+        if not step.join.hides:
             there |= {name: [(number, column)] for column, name in names[number - 1].items()}
             if step.fills:
                 there[step.left_on] = [*found, (number, step.right_on)]
@@ -112,6 +112,6 @@ def _narrow_sql(steps: Sequence[Step], origins: Sequence[Sequence[Origin]], used
         {number_name(place): shown(number, column) for place, column in enumerate(columns)}
         for number, columns in enumerate(used[1:], 1)
     ]
-    ids = ["_id", *(right_id(number) for number, step in enumerate(steps) if not step.hides)]
+    ids = ["_id", *(right_id(number) for number, step in enumerate(steps) if not step.join.hides)]
     left = [number_name(place) for place in range(len(used[0]))]
     return f"SELECT {', '.join(ids)} FROM ({steps_sql(side(0), left, narrow, names, [step.fills for step in steps])})"

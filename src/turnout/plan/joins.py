@@ -117,16 +117,6 @@ def newest_sql(relation: str, key: str) -> str:
     )
 
 
-def shows_pairs(join: Join, duplicates: Duplicates) -> bool:
-    """Whether all right rows of a key take part; otherwise the newest does."""
-    return join.pairs or duplicates is Duplicates.ALL
-
-
-def multiplies(join: Join, duplicates: Duplicates) -> bool:
-    """Whether a left row can be shown several times, once for each right row of its key."""
-    return shows_pairs(join, duplicates) and not join.hides
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """One join of a view: the column `left_on`, there by then, meets `right_on` of the source `right`."""
@@ -143,23 +133,19 @@ class Step:
         return self.left_on == self.right_on
 
     @property
-    def outer(self) -> bool:
-        """Whether right rows that nothing matches are shown."""
-        return self.join.outer
-
-    @property
-    def hides(self) -> bool:
-        """Whether nothing of the right side is shown."""
-        return self.join.hides
-
-    @property
     def fills(self) -> bool:
         """Whether the left column has the value of right rows that nothing matches."""
-        return self.merged and self.outer
+        return self.merged and self.join.outer
 
     @property
     def pairs(self) -> bool:
-        return shows_pairs(self.join, self.duplicates)
+        """Whether all right rows of a key take part; otherwise the newest does."""
+        return self.join.pairs or self.duplicates is Duplicates.ALL
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether a left row can be shown several times, once for each right row of its key."""
+        return self.pairs and not self.join.hides
 
 
 def key_steps(rights: Iterable[str], key: str, join: Join, duplicates: Duplicates = Duplicates.LATEST) -> list[Step]:
@@ -227,12 +213,12 @@ def steps_sql(
         chosen = {column: f"l.{quoted(column)}" for column in there}
         if filled:
             chosen[step.left_on] = f"coalesce({left_key}, r.{key})"
-        if not step.hides:
+        if not step.join.hides:
             chosen |= {right_id(number): "r._id"}
             chosen |= {name: f"r.{quoted(column)}" for column, name in shown.items()}
         selected = ", ".join(f"{value} AS {quoted(name)}" for name, value in chosen.items())
         # A hint for Spark, a comment for others: rows of few keys are hashed in less time than they are sorted.
-        hint = f"/*+ SHUFFLE_HASH({'l' if step.outer and not step.join.keeps_all else 'r'}) */"
+        hint = f"/*+ SHUFFLE_HASH({'l' if step.join.outer and not step.join.keeps_all else 'r'}) */"
         text = f"SELECT {hint} {selected} FROM {relation} AS l {step.join.sql} {other} AS r ON {left_key} = r.{key}"
         relation, there = f"({text})", list(chosen)
     return text

@@ -16,12 +16,10 @@ from turnout.plan.joins import (
     Join,
     Step,
     key_steps,
-    multiplies,
     narrow_view_sql,
     own_view_sql,
     right_id,
     right_names,
-    shows_pairs,
     side,
     view_sql,
 )
@@ -209,13 +207,6 @@ class Layout:
         """Every topic once, in the order of the sources."""
         return tuple(dict.fromkeys(source.topic for source in self.sources))
 
-    def key(self, table: str) -> str:
-        """The key of a table of a source or a view."""
-        return self.of(table).key
-
-    def columns(self, table: str) -> Mapping[str, ColumnType]:
-        return self.of(table).columns
-
     def of(self, table: str) -> SourceTable | ViewTable:
         """The source or the view that a table is of."""
         every: tuple[SourceTable | ViewTable, ...] = (*self.sources, *self.views)
@@ -243,11 +234,11 @@ def joined_view(
     left, *rights = sources
     places = [(number, left.key) for number in range(len(sources))]
     bounds: tuple[RowBound, ...] = ()
-    # With several rows of a key on one side only, nothing is multiplied.
-    if max_rows_per_key is not None and multiplies(join, duplicates) and sum(not one.latest for one in sources) > 1:
-        bounds = (RowBound(name, tuple(places[:1]), tuple(places[1:]), join, max_rows_per_key),)
     given = {source.source: tuple(source.columns) for source in sources}
     steps = key_steps((right.source for right in rights), left.key, join, duplicates)
+    # With several rows of a key on one side only, nothing is multiplied.
+    if max_rows_per_key is not None and steps[0].multiplies and sum(not one.latest for one in sources) > 1:
+        bounds = (RowBound(name, tuple(places[:1]), tuple(places[1:]), join, max_rows_per_key),)
     names = right_names(given, steps)
     return JoinedView(
         table=name,
@@ -257,7 +248,7 @@ def joined_view(
         sql=view_sql(given, steps),
         narrow_sql=narrow_view_sql(len(rights), join, duplicates),
         narrow_sql_if_unique=narrow_view_sql(len(rights), join, Duplicates.ALL),
-        pairs=shows_pairs(join, duplicates),
+        pairs=steps[0].pairs,
         bounds=bounds,
         right_names=names,
     )
@@ -282,7 +273,7 @@ def chain_view(
     for number, (step, lefts) in enumerate(zip(chain.steps, chain.origins, strict=True), 1):
         own = (number, step.right_on)
         linear = once(own) or not lefts or (len(lefts) == 1 and once(lefts[0]))
-        if max_rows_per_key is not None and multiplies(step.join, step.duplicates) and not linear:
+        if max_rows_per_key is not None and step.multiplies and not linear:
             # Pairs are counted: what is shown without a partner is shown once.
             bounds.append(RowBound(f"{name}.{step.right}", lefts, (own,), Join.INNER, max_rows_per_key))
     return ChainView(

@@ -136,15 +136,15 @@ class Access:
     @classmethod
     def of(cls, settings: Settings, rates: Rates | None = None) -> Access:
         """Reads the files of tokens."""
-        tokens = Tokens.read(settings.access) if settings.access else None
-        sql = settings.access.sql if settings.access else SqlAccess.OPERATOR
-        mcp = settings.access.mcp if settings.access else McpAccess.PROPOSE
+        access = settings.access or AccessSettings()
+        tokens = Tokens.read(access) if settings.access else None
         login = None
-        if settings.access and settings.access.oidc:
+        if access.oidc:
             from turnout.serve.login import Login
 
-            login = Login(settings.access.oidc)
-        return cls(tokens, Origins(settings.server.allowed_origins, rebound=tokens is None), rates, sql, login, mcp)
+            login = Login(access.oidc)
+        origins = Origins(settings.server.allowed_origins, rebound=tokens is None)
+        return cls(tokens, origins, rates, access.sql, login, access.mcp)
 
     def know_owner(self, token: str) -> None:
         """Take the bearer of this token for the server's user, where there are no other tokens."""
@@ -187,8 +187,8 @@ class Access:
             raise _unauthorized(
                 "this server requires a token" if self.login is None else "this server requires a sign-in"
             )
-        if steers and identity.role is not Role.OPERATOR:
-            raise _only_looks(identity, "viewers may read, but not change anything")
+        if steers:
+            _check_role(identity, "viewers may read, but not change anything")
         return identity
 
     def check_mcp(self, level: McpAccess = McpAccess.READ) -> None:
@@ -441,13 +441,12 @@ def _without_token(scope: Scope, identity: Identity | None) -> Scope:
 
 def check_operator(scope: Scope, what: str) -> None:
     """Refuse an admitted sender that may only look: TurnoutError `forbidden`, which says what it may not do."""
-    identity = identity_of(scope)
+    _check_role(identity_of(scope), what)
+
+
+def _check_role(identity: Identity, what: str) -> None:
     if identity.role is not Role.OPERATOR:
-        raise _only_looks(identity, what)
-
-
-def _only_looks(identity: Identity, what: str) -> TurnoutError:
-    return TurnoutError("forbidden", f"{identity}: {what}", "ask an operator, or use the token of one")
+        raise TurnoutError("forbidden", f"{identity}: {what}", "ask an operator, or use the token of one")
 
 
 def _unauthorized(message: str) -> TurnoutError:

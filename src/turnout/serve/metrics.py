@@ -78,19 +78,15 @@ class _Scrape(Collector):
     def _sinks(self) -> Iterator[Metric]:
         sinks = self.metrics.sinks
         yield _metric("turnout_sink_up", {sink.name: sink.state == "writing" for sink in sinks})
-        versions = {sink.name: sink.waiting_versions for sink in sinks if sink.waiting_versions is not None}
-        yield _metric("turnout_sink_waiting_versions", versions)
-        rows = {sink.name: sink.waiting_rows for sink in sinks if sink.waiting_rows is not None}
-        yield _metric("turnout_sink_waiting_rows", rows)
+        yield _metric("turnout_sink_waiting_versions", {sink.name: sink.waiting_versions for sink in sinks})
+        yield _metric("turnout_sink_waiting_rows", {sink.name: sink.waiting_rows for sink in sinks})
         yield _metric("turnout_sink_records_total", {sink.name: sink.records for sink in sinks})
 
     def _alerts(self) -> Iterator[Metric]:
         alerts = self.metrics.alerts
         yield _metric("turnout_alert_up", {alert.name: alert.error is None for alert in alerts})
-        rows = {alert.name: alert.rows for alert in alerts if alert.rows is not None}
-        yield _metric("turnout_alert_rows", rows)
-        waiting = {alert.name: alert.waiting for alert in alerts if alert.waiting is not None}
-        yield _metric("turnout_alert_waiting", waiting)
+        yield _metric("turnout_alert_rows", {alert.name: alert.rows for alert in alerts})
+        yield _metric("turnout_alert_waiting", {alert.name: alert.waiting for alert in alerts})
         yield _metric("turnout_alert_events_total", {alert.name: alert.events for alert in alerts})
         yield _metric("turnout_alert_dropped_total", {alert.name: alert.dropped for alert in alerts})
 
@@ -144,13 +140,14 @@ def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[
     return {str(outcome): dict(found).get(outcome, 0) for outcome in outcomes}
 
 
-def _metric(name: str, values: float | Mapping[str, float] | Mapping[tuple[str, str], float]) -> Metric:
-    """A gauge or a counter as it is defined: a value, or one for each value of its labels."""
+def _metric(name: str, values: float | Mapping[str, float | None] | Mapping[tuple[str, str], float]) -> Metric:
+    """A gauge or a counter as it is defined: a value, or one for each value of its labels that is known."""
     defined = METRICS[name]
     family = (CounterMetricFamily if defined.kind == "counter" else GaugeMetricFamily)(
         name, defined.text, labels=defined.labels
     )
     by_labels = values if isinstance(values, Mapping) else {(): values}
     for key, value in sorted(by_labels.items()):
-        family.add_metric([key] if isinstance(key, str) else key, float(value))
+        if value is not None:
+            family.add_metric([key] if isinstance(key, str) else key, float(value))
     return family

@@ -87,7 +87,7 @@ class Batch:
             return None
         wanted = self._wanted.get(table)
         if table in self._sinks:
-            return (wanted or Wanted()) | Wanted(frozenset({self._layout.key(table)}))
+            return (wanted or Wanted()) | Wanted(frozenset({self._layout.of(table).key}))
         return wanted
 
     def begin_life(self, topic: str, partition: int) -> None:
@@ -236,8 +236,8 @@ class Batch:
         """Keep the changed rows of tables that sinks write, as far as they were collected."""
         deltas = self.log.deltas() if self._sinks else {}
         for table in deltas.keys() & self._sinks.keys() & self._versions.keys():
-            key, columns = self._layout.key(table), self._layout.columns(table)
-            rows = OutgoingRows(self._cursor, self._tables.schema, table, key, columns)
+            shown = self._layout.of(table)
+            rows = OutgoingRows(self._cursor, self._tables.schema, table, shown.key, shown.columns)
             rows.keep(deltas[table], self._versions[table], self._tables.generation, self._sinks[table])
 
     def finish(self, batch_id: int | None, offsets: str, *, views_built: bool) -> None:

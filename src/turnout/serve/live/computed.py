@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
@@ -20,6 +21,8 @@ from turnout.serve.reads import Reading
 from turnout.store.query.difference import DifferenceQuestion, read_difference
 from turnout.store.query.sql import SqlResult, read_sql
 from turnout.store.query.windows import GONE, Positions, open_snapshot
+
+Q = TypeVar("Q", AskedSql, DifferenceQuestion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,12 @@ class _Answer:
         return self.body != other.body or mine != others
 
 
-class _SharedAnswer(SharedComputed[_Answer]):
+class _SharedAnswer(SharedComputed[_Answer], Generic[Q]):
     """One answer and all its subscriptions."""
 
-    def __init__(self, readers: Readers, ended: Callable[[], None]) -> None:
+    def __init__(self, asked: Q, readers: Readers, ended: Callable[[], None]) -> None:
         super().__init__(None, readers, ended)
+        self._asked: Q = asked
         self._positions: Positions | None = None
 
     @property
@@ -69,12 +73,8 @@ class _SharedAnswer(SharedComputed[_Answer]):
         raise NotImplementedError
 
 
-class SharedSql(_SharedAnswer):
+class SharedSql(_SharedAnswer[AskedSql]):
     """One SELECT and all its subscriptions; one that is not live ends with its first answer."""
-
-    def __init__(self, asked: AskedSql, readers: Readers, ended: Callable[[], None]) -> None:
-        super().__init__(readers, ended)
-        self._asked = asked
 
     def _tables_at(self, state: _Answer, positions: Positions) -> Iterable[Position]:
         return map(positions.of, state.tables)
@@ -106,14 +106,10 @@ class SharedSql(_SharedAnswer):
         subscription.replace("rows", state.body)
 
 
-class SharedDifference(_SharedAnswer):
+class SharedDifference(_SharedAnswer[DifferenceQuestion]):
     """One difference and all its subscriptions."""
 
     least_pause_seconds = 1.0
-
-    def __init__(self, asked: DifferenceQuestion, readers: Readers, ended: Callable[[], None]) -> None:
-        super().__init__(readers, ended)
-        self._asked = asked
 
     @property
     def generations(self) -> Collection[int]:

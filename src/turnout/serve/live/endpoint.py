@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -22,46 +22,51 @@ from turnout.serve.live.changes import SharedChanges
 from turnout.serve.live.computed import SharedDifference, SharedSql
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.outbox import Outbox, Subscription, message, problem_body
-from turnout.serve.live.parsing import Asked, AskedSql, AskedSummary, BadMessageError, Parsing
+from turnout.serve.live.parsing import Asked, BadMessageError, Parsing
+from turnout.serve.live.shared import Shared
 from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
 from turnout.serve.requests import check_parameters
 from turnout.serve.responses import error_response
-from turnout.store.query.difference import DifferenceQuestion
-from turnout_client.messages import MAX_SUBSCRIPTIONS, ChangesRequest, CloseCode, Unsubscribe, WindowRequest
+from turnout_client.messages import MAX_SUBSCRIPTIONS, CloseCode, SummaryRequest, Unsubscribe
 
 log = logging.getLogger(__name__)
 
 _SPEAKING = Rate(per_second=50, burst=200)
+_KINDS: Mapping[str, Callable[..., Shared]] = {
+    "window": SharedWindow,
+    "changes": SharedChanges,
+    "summary": SharedSummary,
+    "difference": SharedDifference,
+    "sql": SharedSql,
+}
+"""What follows a subject, by the type of the message that asks for it."""
 
 
 class Live:
     """The endpoint: takes a place for each viewer, and serves it."""
 
     def __init__(self, hub: Hub, store: str, viewers: Viewers, access: Access) -> None:
-        self._hub = hub
-        self._access = access
+        self.hub, self.viewers, self.access = hub, viewers, access
+        self.parsing = Parsing()
         self._store = store
-        self._viewers = viewers
-        self._parsing = Parsing()
 
     async def connect(self, websocket: WebSocket) -> None:
         client = caller(websocket.scope)
         with contextlib.ExitStack() as held:
             try:
                 check_parameters(websocket.query_params)
-                held.enter_context(self._viewers.place(client))
+                held.enter_context(self.viewers.place(client))
             except TurnoutError as error:
                 await error_response(error)(websocket.scope, websocket.receive, websocket.send)
                 return
             await websocket.accept(subprotocol_of(websocket.scope))
-            viewer = Viewer(websocket, self._hub, self._viewers, self._parsing, self._access)
-            await viewer.run(self._hello(websocket))
+            await Viewer(websocket, self).run(self._hello(websocket))
 
     def _hello(self, websocket: WebSocket) -> str:
         role, sql = identity_of(websocket.scope).role, True
         try:
-            self._access.check_sql(websocket.scope)
+            self.access.check_sql(websocket.scope)
         except TurnoutError:
             sql = False
         hello = {"type": "hello", "server": version("turnout"), "store": self._store, "role": role, "sql": sql}
@@ -71,14 +76,11 @@ class Live:
 class Viewer:
     """One open connection of a client, from hello to its end."""
 
-    def __init__(self, websocket: WebSocket, hub: Hub, viewers: Viewers, parsing: Parsing, access: Access) -> None:
+    def __init__(self, websocket: WebSocket, live: Live) -> None:
         self._websocket = websocket
-        self._access = access
-        self._hub = hub
-        self._viewers = viewers
-        self._parsing = parsing
+        self._live = live
         self._client = caller(websocket.scope)
-        self._outbox = Outbox(self._client, hub.readers.held)
+        self._outbox = Outbox(self._client, live.hub.readers.held)
         self._subscriptions: dict[str, contextlib.ExitStack] = {}
         self._speaking = Buckets(_SPEAKING, most=1)
 
@@ -112,7 +114,7 @@ class Viewer:
 
     async def _leave(self) -> None:
         """End the connection of somebody whose token or session has ended."""
-        await self._close(CloseCode.SIGNED_OUT, await self._access.ended(self._websocket.scope))
+        await self._close(CloseCode.SIGNED_OUT, await self._live.access.ended(self._websocket.scope))
 
     async def _close(self, code: CloseCode, reason: str) -> None:
         with contextlib.suppress(RuntimeError, TimeoutError, WebSocketDisconnect):
@@ -121,7 +123,7 @@ class Viewer:
     async def _take(self, raw: str | bytes) -> None:
         identity: str | None = None
         try:
-            asked = await self._parsing.parsed(self._client, raw)
+            asked = await self._live.parsing.parsed(self._client, raw)
             identity = asked.message.id
             self._answer(asked)
         except TurnoutError as error:
@@ -141,7 +143,7 @@ class Viewer:
                 hint="unsubscribe from some, or open another connection",
             )
         with contextlib.ExitStack() as ending:
-            ending.enter_context(self._viewers.subscription(self._client, asked.message.type))
+            ending.enter_context(self._live.viewers.subscription(self._client, asked.message.type))
             subscription = Subscription(self._outbox, identity)
             ending.callback(self._follow(asked, subscription))
             ending.callback(self._outbox.remove, subscription)
@@ -149,16 +151,12 @@ class Viewer:
 
     def _follow(self, asked: Asked, subscription: Subscription) -> Callable[[], None]:
         request, subject = asked.message, asked.subject()
-        if isinstance(subject, AskedSummary):
-            subscription.history_seconds = subject.history_seconds
-            return self._hub.follow(SharedSummary, subject.summary, subscription)
-        if isinstance(subject, AskedSql):
-            self._access.check_sql(self._websocket.scope)
-            return self._hub.follow(SharedSql, subject, subscription)
-        if isinstance(subject, DifferenceQuestion):
-            return self._hub.follow(SharedDifference, subject, subscription)
-        if not isinstance(request, WindowRequest | ChangesRequest) or subject is None:
-            return self._hub.follow_status(subscription)
-        seen = Position(request.resume.generation, request.resume.version) if request.resume else None
-        kind: type[SharedWindow | SharedChanges] = SharedWindow if isinstance(request, WindowRequest) else SharedChanges
-        return self._hub.follow(kind, subject, subscription, seen)
+        if subject is None:
+            return self._live.hub.follow_status(subscription)
+        if request.type == "sql":
+            self._live.access.check_sql(self._websocket.scope)
+        if isinstance(request, SummaryRequest):
+            subscription.history_seconds = request.history
+        resume = getattr(request, "resume", None)
+        seen = Position(resume.generation, resume.version) if resume else None
+        return self._live.hub.follow(_KINDS[request.type], subject, subscription, seen)

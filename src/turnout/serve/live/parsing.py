@@ -40,14 +40,6 @@ SMALL_BYTES = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class AskedSummary:
-    """A summary, and how many seconds of its history the client wants."""
-
-    summary: Summary
-    history_seconds: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class AskedSql:
     """A SELECT. One that is answered once is nobody else's: `number` tells it from all others."""
 
@@ -81,7 +73,7 @@ class BadMessageError(TurnoutError):
             self.id = _Identified.model_validate_json(raw).id
 
 
-Subject = Window | AskedSummary | AskedSql | DifferenceQuestion
+Subject = Window | Summary | AskedSql | DifferenceQuestion
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +122,7 @@ def _subject(asked: ClientMessage) -> Subject | None:
         return AskedSql(asked.sql, asked.limit, None if asked.live else next(_NUMBERS))
     if isinstance(asked, SummaryRequest):
         by, values, where = parse_by(asked.by), parse_values(asked.values), _terms(asked.where)
-        return AskedSummary(
-            Summary(asked.table, by, values, where, parse_order(asked.sort), asked.limit), asked.history
-        )
+        return Summary(asked.table, by, values, where, parse_order(asked.sort), asked.limit)
     if not isinstance(asked, WindowRequest | DifferenceRequest):
         return None
     window = Window(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -142,12 +142,6 @@ class SummaryMerger(_Merger[GroupChanges[Any], Any]):
         return made
 
 
-@dataclass(frozen=True, slots=True)
-class _Computation:
-    work: Callable[[Reading], Any]
-    large: bool
-
-
 class Recomputation:
     """Turns at computing answers again: one quick and one slow computation at a time. Used on the event loop.
 
@@ -156,18 +150,22 @@ class Recomputation:
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
-        self._quick, self._slow = self._rounds("quick answers"), self._rounds("slow answers")
+        self._quick, self._slow = _one_at_a_time(), _one_at_a_time()
 
     async def run(self, client: str, work: Callable[[Reading], T], *, large: bool, last_seconds: float) -> T:
         """Do `work`, which took `last_seconds` before, in the client's turn."""
-        rounds = self._quick if last_seconds < _SLOW_SECONDS else self._slow
-        made: T = await rounds.ask(client, _Computation(work, large))
+        quick = last_seconds < _SLOW_SECONDS
+        # A place of all computations: a client that has none left must not hold up all others.
+        place = ["quick answers" if quick else "slow answers"]
+        rounds = self._quick if quick else self._slow
+        made: T = await rounds.ask(client, lambda: self._reads.run(place, work, large=large))
         return made
 
-    def _rounds(self, name: str) -> Rounds[str, _Computation, Any]:
-        async def compute(asked: Sequence[_Computation]) -> list[Any]:
-            [one] = asked
-            # A place of all computations: a client that has none left must not hold up all others.
-            return [await self._reads.run([name], one.work, large=one.large)]
 
-        return Rounds(compute, rest_seconds=lambda _, seconds: seconds * _IDLE_PART)
+def _one_at_a_time() -> Rounds[str, Callable[[], Awaitable[Any]], Any]:
+    """Rounds of one computation each, with a rest after it."""
+
+    async def compute(asked: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+        return [await work() for work in asked]
+
+    return Rounds(compute, rest_seconds=lambda _, seconds: seconds * _IDLE_PART)

@@ -107,7 +107,7 @@ class ChainTrace:
         """Close the values that changed rows meet, or met before, in right and full joins."""
         ids = np.concatenate([self._came, self._gone])
         for number, step in enumerate(self._chain.steps):
-            if step.outer:
+            if step.join.outer:
                 met = np.setdiff1d(self._met(ids, number), self.closed[number])
                 self._trace(number, self._close_unmatched(number, met) if self._keeps_all(number + 1) else met)
             ids = np.concatenate([ids, from_step[number]])
@@ -147,7 +147,7 @@ class ChainTrace:
 
     def _shown_ids(self, number: int) -> list[str]:
         """The hidden columns with the ids of right rows, of the steps before one."""
-        return [right_id(place) for place, step in enumerate(self._chain.steps[:number]) if not step.hides]
+        return [right_id(place) for place, step in enumerate(self._chain.steps[:number]) if not step.join.hides]
 
     def _met(self, ids: Ids, number: int) -> Hashes:
         """What the rows of some left rows, and of changed roots of steps before, meet in a step, or met before."""
@@ -162,7 +162,7 @@ class ChainTrace:
         for before in range(number):
             step, right = self._chain.steps[before], self._view.rights[before]
             wanted = _union([met[origin] for origin in self._chain.origins[before]])
-            wanted = _union([wanted, self.closed[before]]) if step.outer else wanted
+            wanted = _union([wanted, self.closed[before]]) if step.join.outer else wanted
             gone = self._changed[before + 1].gone
             was = gone.filter(pc.is_in(gone[right.hash_name(step.right_on)], pa.array(wanted)))
             note(before + 1, self._look_up(before + 1, step.right_on, wanted), was)
@@ -220,7 +220,7 @@ class ChainTrace:
                 hashes_of(self._view.sources[at], found[at], column) for at, column in self._chain.origins[number]
             ]
             # With what changed, which join quality asks for.
-            wanted += [self.closed[number] if step.outer else self._touched(number)]
+            wanted += [self.closed[number] if step.join.outer else self._touched(number)]
             rows = self._look_up(number + 1, step.right_on, _union(wanted), most=most, every=True)
             if most is not None and sum(table.num_rows for table in found) + rows.num_rows > most:
                 return None
@@ -237,7 +237,7 @@ class ChainTrace:
 
     def needed_rights(self, number: int) -> str:
         """The condition of right rows that a step needs, by their `_hash`: its left rows are in `_chain_left`."""
-        closed = self.closed[number] if self._chain.steps[number].outer else _NO_HASHES
+        closed = self.closed[number] if self._chain.steps[number].join.outer else _NO_HASHES
         self._cursor.register(_VALUES, {"h": closed})
         return f"_hash IN (SELECT _hash FROM _chain_left UNION ALL SELECT h FROM {_VALUES})"
 
@@ -259,7 +259,7 @@ class ChainTrace:
         """The conditions of rows whose root is a right row of a closed value, by step."""
         found = {}
         for number, step in enumerate(self._chain.steps):
-            if step.outer and len(self.closed[number]):
+            if step.join.outer and len(self.closed[number]):
                 name = f"_closed_{number}"
                 self._cursor.register(name, {"h": self.closed[number]})
                 before = [f"{id_} IS NULL" for id_ in ("_id", *self._shown_ids(number))]

@@ -42,7 +42,7 @@ class ChainedRows(IdRows[ChainView]):
         for number, (step, right) in enumerate(zip(view.chain.steps, view.rights, strict=True)):
             own, names = right_id(number), view.chain.names[number]
             several = step.pairs and not (right.latest and step.right_on == right.key)
-            if step.hides:
+            if step.join.hides:
                 parts.append("''")
             elif several and right.latest:
                 parts.append(f"CASE WHEN {own} IS NULL THEN '' ELSE {key_text(names[right.key])} END")
@@ -60,7 +60,7 @@ class ChainedRows(IdRows[ChainView]):
         """The hash of what the root is joined by where that is a right row, and null otherwise."""
         cases = ["WHEN _id IS NOT NULL THEN NULL"]
         for number, (step, names) in enumerate(zip(view.chain.steps, view.chain.names, strict=True)):
-            if not step.hides:
+            if not step.join.hides:
                 value = hash_sql(quoted(names.get(step.right_on, step.left_on)))
                 cases.append(f"WHEN {right_id(number)} IS NOT NULL THEN {value}")
         return f"CASE {' '.join(cases)} END"
@@ -134,12 +134,12 @@ class ChainedRows(IdRows[ChainView]):
         below.mkdir()
         both = {"left": "_chain_left", "right": f"({met})"}
         sql, files = export_joined(cursor, join, both, below, run.parts(size))
-        columns = "_id BIGINT" if step.hides else "_id BIGINT, _right_id BIGINT"
+        columns = "_id BIGINT" if step.join.hides else "_id BIGINT, _right_id BIGINT"
         cursor.execute(f"CREATE OR REPLACE TEMP TABLE _chain_found ({columns})")
         for part in run.over(sql, files):
             with registered(cursor, _step_ids=part):
                 scalar(cursor, "INSERT INTO _chain_found BY NAME FROM _step_ids")
-        own = "" if step.hides else f", f._right_id AS {right_id(number)}"
+        own = "" if step.join.hides else f", f._right_id AS {right_id(number)}"
         scalar(
             cursor,
             f"CREATE OR REPLACE TEMP TABLE _chain_next AS "
@@ -174,7 +174,7 @@ class ChainedRows(IdRows[ChainView]):
         return (step.left_on, step.right_on) if step.fills else None
 
     def _all_ids(self, given: Iterable[pa.Table]) -> tuple[str, Sequence[str]]:
-        shown = [right_id(number) for number, step in enumerate(self.view.chain.steps) if not step.hides]
+        shown = [right_id(number) for number, step in enumerate(self.view.chain.steps) if not step.join.hides]
         return "_chain", ["_id", *shown]
 
     def move_quality(self) -> bool:
