@@ -11,9 +11,8 @@ import pytest
 
 from fake_webhook import Hook, hooked
 from filled_store import Filling
-from turnout.alert import running_alert
-from turnout.alert.alerts import Alerts
-from turnout.alert.running_alert import AlertStatus
+from turnout.alert import alerts
+from turnout.alert.alerts import Alerts, AlertStatus
 from turnout.config import AlertSettings, KafkaSettings
 from turnout.errors import TurnoutError
 from turnout.store.database import Database
@@ -80,7 +79,7 @@ def running(tmp_path: Path) -> Iterator[Watched]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failed deliveries are tried again soon."""
-    monkeypatch.setattr(running_alert, "PAUSES_SECONDS", (0.01, 0.05))
+    monkeypatch.setattr(alerts, "PAUSES_SECONDS", (0.01, 0.05))
 
 
 def user(number: int, **more: Any) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from fake_webhook import Hook, hooked
 from filled_store import Filling
 from lengths import FOLD_EXAMPLES
 from store_histories import LATEST, account, histories, user
+from turnout.alert import alerts, watched_rows
 from turnout.alert import events as events_module
-from turnout.alert import running_alert, watched_rows
+from turnout.alert.alerts import AlertTools, RunningAlert
 from turnout.alert.events import Events
-from turnout.alert.running_alert import AlertTools, RunningAlert
 from turnout.alert.watched_rows import StepResult, WatchedRows
 from turnout.config import AlertSettings, KafkaSettings, Settings, TargetSettings
 from turnout.errors import TurnoutError
@@ -313,7 +313,7 @@ def test_events_fold_to_the_rows_that_fulfil_the_alert_and_arrive_though_the_tar
     fold, states, moved = Fold(database), [fitting(database, alert)], False
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watched_rows, "MAX_KEPT_CHANGES", 6)
-        patch.setattr(running_alert, "PAUSES_SECONDS", (0.0, 0.0))
+        patch.setattr(alerts, "PAUSES_SECONDS", (0.0, 0.0))
         for number, (kind, value) in enumerate([*operations, ("step", None)]):
             if kind == "users":
                 filling.batch(users=[user(one, age=number % 3) for one in value])

@@ -91,7 +91,7 @@ def test_topic_that_is_shared_by_alerts_gets_their_events_in_order(
 def test_topic_that_is_missing_is_told_and_gets_all_when_it_is_there(
     tmp_path: Path, broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnout.alert.running_alert.PAUSES_SECONDS", (0.1, 0.5))
+    monkeypatch.setattr("turnout.alert.alerts.PAUSES_SECONDS", (0.1, 0.5))
     delete_topic(broker.bootstrap_servers, topic)
     database = Database.open(tmp_path)
     filling, alert = Filling(database), to_topic(topic)

@@ -41,8 +41,8 @@ ELSEWHERE = {
     # Sinks: what is written, by what a topic folds to.
     "sink/test_records.py": "store/outgoing",
     "alert/test_watched_rows.py": "alert/events",
-    "live/test_alert_targets.py": "alert/running_alert alert/targets",
-    "live/test_sinks.py": "sink/failures sink/sink sink/topic_channel sink/topic_state sink/avro_values store/outgoing",
+    "live/test_alert_targets.py": "alert/targets",
+    "live/test_sinks.py": "sink/sink sink/topic_channel sink/topic_state sink/avro_values store/outgoing",
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "schemas/record_decoder",
     "live/test_swaps.py": "kafka/lag spark/jvm/java_errors swap/generations swap/orchestrator swap/swaps",
@@ -51,7 +51,7 @@ ELSEWHERE = {
     "live/test_row_files.py": "spark/jvm/checkpoints",
     "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",
-    "live/test_chains.py": "plan/chains store/views/chain_trace store/views/chained",
+    "live/test_chains.py": "plan/chains store/views/chained",
     # The server over real sockets.
     # People of an identity provider.
     "live/test_login.py": "issuer/provider serve/login_api",

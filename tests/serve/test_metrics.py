@@ -16,7 +16,7 @@ from fake_orchestrator import FakeOrchestrator
 from http_server import small_store
 from metric_samples import samples
 from turnout import __version__
-from turnout.alert.running_alert import AlertStatus
+from turnout.alert.alerts import AlertStatus
 from turnout.config import AlertSettings, SinkSettings, TargetSettings
 from turnout.plan.position import Position
 from turnout.plan.times import now_milliseconds

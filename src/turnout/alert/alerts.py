@@ -1,30 +1,231 @@
-"""All alerts of the configuration in force: started, changed and stopped; one thread looks at tables for all of them.
+"""Alerts at work, all of the configuration in force: started, changed and stopped.
 
-Each alert brings its events to its target on a thread of its own, so a target that is away holds up nothing else.
+One thread looks at tables for all of them. Each brings its events to its target on a thread of its own, oldest first,
+and again after a failure: a target that is away makes no batch, no swap and no other alert wait. What waits is in the
+store, so a restart goes on with it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
 
 import duckdb
 
-from turnout.alert.events import Events
-from turnout.alert.running_alert import AlertStatus, AlertTools, RunningAlert
-from turnout.alert.targets import STATES
+from turnout.alert.events import AlertEvent, Events
+from turnout.alert.targets import STATES, LogTarget, Target, TopicTarget, WebhookTarget
+from turnout.alert.watched_rows import WatchedRows
 from turnout.config import AlertSettings, KafkaSettings
-from turnout.errors import TurnoutError
+from turnout.errors import TurnoutError, first_line
 from turnout.plan.nearest import suggestion
 from turnout.sink.sink import Say
 from turnout.sink.topic_state import forget_others
-from turnout.store.database import Database
+from turnout.store.database import Database, is_store_failure, store_failed
 from turnout.store.feed import Commit
+from turnout_client.retries import growing_pause
 
+log = logging.getLogger("turnout")
+
+PAUSES_SECONDS = (1.0, 300.0)
+TEST_SECONDS = 30.0
 _REST_SECONDS = 60.0
 _AGAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AlertStatus:
+    """One alert at one moment."""
+
+    name: str
+    settings: AlertSettings
+    error: TurnoutError | None
+    events: int
+    delivered: int
+    dropped: int
+    last_delivered: datetime | None
+    rows: int | None = None
+    """How many rows fulfil it; None if the store does not answer."""
+    waiting: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        moment = self.last_delivered
+        return {
+            "name": self.name,
+            "table": self.settings.table,
+            "where": self.settings.where,
+            "to": self.settings.to.described,
+            "state": "failing" if self.error else "watching",
+            "error": str(self.error) if self.error else None,
+            "rows": self.rows,
+            "waiting": self.waiting,
+            "events": self.events,
+            "delivered": self.delivered,
+            "dropped": self.dropped,
+            "lastDelivered": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AlertTools:
+    """What all alerts work with."""
+
+    database: Database
+    kafka: KafkaSettings
+    events: Events
+    say: Say
+
+
+class RunningAlert:
+    """One alert, and what was counted since the process started. Any thread may ask for its status, and test."""
+
+    def __init__(self, name: str, settings: AlertSettings, tools: AlertTools) -> None:
+        self.name = name
+        self.settings = settings
+        self.fault: TurnoutError | None = None
+        """Why its rows cannot be checked."""
+        self._error: TurnoutError | None = None
+        self._found = self._dropped = self._delivered = 0
+        self._last_delivered: datetime | None = None
+        self._tools = tools
+        self._rows = WatchedRows(name, settings, tools.database)
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+        self._not_before = 0.0
+        self._failures = 0
+        self._test: Future[None] | None = None
+        self._target = self._made_target()
+        self._thread = threading.Thread(target=self._run, name=f"turnout-alert-{name}", daemon=True)
+
+    def _made_target(self) -> Target:
+        to, tools = self.settings.to, self._tools
+        if to.webhook is not None:
+            return WebhookTarget(self.settings)
+        if to.topic is not None:
+            return TopicTarget(self.name, to.topic, tools.kafka, tools.database, self._stopped.is_set)
+        return LogTarget(tools.say)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout_seconds: float) -> None:
+        """End the thread, in a bounded time; what was under way is delivered again after the next start."""
+        self._rows.stop()
+        self._stopped.set()
+        self._wake.set()
+        self._thread.join(timeout_seconds)
+
+    def step(self) -> None:
+        """Bring its rows up to date, or say why that fails; what was missed is made up for later."""
+        try:
+            done = self._rows.step()
+        except (TurnoutError, duckdb.Error) as error:
+            known = error if isinstance(error, TurnoutError) else store_failed(error)
+            if self.fault is None and not is_store_failure(error):  # a store in trouble has its own words for it
+                self._tools.say("WARNING", f"alert {self.name} cannot be checked: {known}")
+            self.fault = known
+            return
+        self.fault = None
+        if done.began:
+            self._tools.say("INFO", f"alert {self.name} watches {self.settings.table} where {self.settings.where}")
+        if done.dropped:
+            self._tools.say("WARNING", f"alert {self.name}: {done.dropped} events were dropped: too many waited")
+        self._found += done.events
+        self._dropped += done.dropped
+        if done.events:
+            self._wake.set()
+
+    def status(self, counts: Mapping[str, tuple[int, int]] | None) -> AlertStatus:
+        """How it stands; `counts` has its rows and what waits, None where the store does not answer."""
+        rows, waiting = (None, None) if counts is None else counts.get(self.name, (0, 0))
+        found, delivered, dropped = self._found, self._delivered, self._dropped
+        error, last = self.fault or self._error, self._last_delivered
+        return AlertStatus(self.name, self.settings, error, found, delivered, dropped, last, rows, waiting)
+
+    def test(self) -> None:
+        """Send a sample to the target, and wait for it; TurnoutError says why it did not arrive."""
+        if self._test is not None:
+            raise TurnoutError("too_many_requests", f"a test of alert {self.name} is under way", "wait for its end")
+        test = self._test = Future()
+        self._wake.set()
+        try:
+            test.result(TEST_SECONDS)
+        except TimeoutError:
+            raise _undelivered(f"the test took over {TEST_SECONDS:g} s", "try again") from None
+        finally:
+            self._test = None
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._wake.clear()
+            self._try_test()
+            self._wake.wait(self._deliver())
+        self._target.close()
+
+    def _deliver(self) -> float:
+        """Deliver what waits, if its time has come; the seconds until the next look."""
+        if (pause := self._not_before - time.monotonic()) > 0:
+            return pause
+        try:
+            events = self._tools.events.waiting(self.name)
+            if not events:
+                return _REST_SECONDS
+            self._target.send(events)
+            self._tools.events.delivered(events)
+        except Exception as error:  # whatever happens, it tries again
+            return self._failed(error)
+        if self._error is not None:
+            self._tools.say("INFO", f"alert {self.name} is delivered to its {self.settings.to.described} again")
+        self._error, self._failures = None, 0
+        self._delivered += len(events)
+        self._last_delivered = datetime.now(UTC)
+        self._not_before = time.monotonic() + self.settings.min_seconds
+        return self.settings.min_seconds
+
+    def _failed(self, error: Exception) -> float:
+        self._target.close()
+        if self._stopped.is_set():
+            return 0.0
+        known = _known(error)
+        if self._error is None or self._error.message != known.message:
+            self._tools.say("WARNING", f"alert {self.name} is not delivered: {known}")
+        self._error = known
+        pause = growing_pause(self._failures, *PAUSES_SECONDS)
+        self._failures += 1
+        self._not_before = time.monotonic() + pause
+        return pause
+
+    def _try_test(self) -> None:
+        test = self._test
+        if test is None or test.done():
+            return
+        ts = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        content = {"ts": ts, "key": None, "rowId": None, "row": None}
+        try:
+            self._target.send([AlertEvent(0, uuid4().hex, self.name, "test", content)])
+        except Exception as error:
+            self._target.close()
+            test.set_exception(_undelivered(_known(error).message, _known(error).hint))
+        else:
+            test.set_result(None)
+
+
+def _known(error: Exception) -> TurnoutError:
+    if isinstance(error, TurnoutError):
+        return error
+    log.error("an alert was not delivered", exc_info=error)
+    return _undelivered(f"unexpected error: {first_line(error)}", "see the log of the process")
+
+
+def _undelivered(message: str, hint: str) -> TurnoutError:
+    return TurnoutError("alert_not_delivered", message, hint)
 
 
 class Alerts:

@@ -1,7 +1,7 @@
 """A chain: a view whose joins are over different columns, one step after the other.
 
 Which columns a step brings, from which sources the column that it joins by comes, and the SQL text of it all. Names and
-rules only; `store/views/chain_trace.py` finds out which rows of a chain a batch changes.
+rules only; `store/views/chained.py` finds out which rows of a chain a batch changes.
 """
 
 from __future__ import annotations

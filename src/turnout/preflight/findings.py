@@ -21,8 +21,7 @@ from typing import Literal
 import httpx
 from confluent_kafka import KafkaException
 
-from turnout.alert.targets import writer_id
-from turnout.alert.webhook import allowed_addresses
+from turnout.alert.targets import allowed_addresses, writer_id
 from turnout.config import (
     AlertSettings,
     Format,
@@ -44,8 +43,7 @@ from turnout.plan.plan import Start
 from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
 from turnout.schemas.registry import SchemaRegistry
 from turnout.schemas.source_schemas import Schemas, schemas_of
-from turnout.sink.failures import failure
-from turnout.sink.topic_channel import TopicReader, policy_complaint, sink_id
+from turnout.sink.topic_channel import TopicReader, failure, policy_complaint, sink_id
 
 _ANSWER_SECONDS = 3.0
 SAMPLE_RECORDS = 100

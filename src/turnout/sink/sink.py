@@ -24,7 +24,6 @@ from turnout.kafka.clients import Header
 from turnout.plan.position import NOTHING, Position
 from turnout.schemas.registry import SchemaRegistry
 from turnout.sink.avro_values import AvroValues
-from turnout.sink.failures import failure
 from turnout.sink.records import (
     JsonValues,
     Lag,
@@ -34,7 +33,15 @@ from turnout.sink.records import (
     lag,
     make_records,
 )
-from turnout.sink.topic_channel import IDLE_SECONDS, SinkRecord, TopicChannel, WriterSettings, policy_complaint, sink_id
+from turnout.sink.topic_channel import (
+    IDLE_SECONDS,
+    SinkRecord,
+    TopicChannel,
+    WriterSettings,
+    failure,
+    policy_complaint,
+    sink_id,
+)
 from turnout.sink.topic_state import RecordSet, TopicState, forget_others, moment
 from turnout.store.database import Database
 from turnout.store.feed import Commit

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
 
-from turnout.alert.running_alert import AlertStatus
+from turnout.alert.alerts import AlertStatus
 from turnout.sink.sink import SinkStatus
 from turnout.swap.health import Readiness
 

@@ -28,7 +28,7 @@ replaces the rows of `final_ui` whose `_hash` is 3c:
                                                               b       Ben        30    1          2     3c
 
 A chain over `orders -> users -> branches` has no key that all of its rows share, so it finds the touched rows from
-join to join (`chain_trace.py`); Spark gets a number for each column that steps join by. A view of somebody's own SQL
+join to join (`chained.py`); Spark gets a number for each column that steps join by. A view of somebody's own SQL
 hands over all columns of the rows of touched keys, and takes rows back instead of ids.
 
 A joined view could be a chain whose steps have one column. It is not, because it is cheaper: one search of each table

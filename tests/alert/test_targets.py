@@ -14,9 +14,9 @@ import pytest
 
 from certificates import Authority
 from fake_webhook import Hook, hooked
-from turnout.alert import webhook
+from turnout.alert import targets
 from turnout.alert.events import AlertEvent
-from turnout.alert.webhook import WebhookTarget, is_public
+from turnout.alert.targets import WebhookTarget, is_public
 from turnout.config import AlertSettings, TargetSettings
 from turnout.errors import TurnoutError
 
@@ -177,7 +177,7 @@ def test_answer_without_end_is_not_read(hook: Hook) -> None:
 def test_answer_that_does_not_come_ends_after_a_time_however_it_drips(
     hook: Hook, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(webhook, "TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(targets, "TIMEOUT_SECONDS", 0.5)
     over = threading.Event()
 
     def answer(handler: Any) -> None:
