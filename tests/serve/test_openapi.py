@@ -39,7 +39,7 @@ UNLIMITED = Rates(reads=Rate(1e6, 10**6), controls=Rate(1e6, 10**6))
 # More than a schema can say: texts of windows, summaries and SQL, times before Kafka's, and 7.0 for a generation.
 BEYOND_SCHEMA = re.compile(
     "where|sort|columns|name:|topic:|saved:|row:|by:|values:|sql:|limit: .* (too many for JSON|valid integer)|"
-    "start: timestamp|expectedGeneration: .*[.e]"
+    "start: timestamp|expectedGeneration: .*[.e]|from and to are both"
 )
 SINK = {
     "name": "final_out",

@@ -314,13 +314,13 @@ def _generations(snapshot: Snapshot, asked: DifferenceQuestion) -> tuple[int, in
     if after is None:
         hint = f"build one by a message with `publish: false`, or name a generation as `to` (living: {living})"
         raise TurnoutError("no_candidate", "there is no candidate to compare with what is shown", hint)
-    if before == after:
-        message = f"from and to are both generation {before}"
-        raise TurnoutError("bad_parameter", message, f"name two that live: {living}")
     for name, number in (("from", before), ("to", after)):
         if number not in snapshot.living:
             message = f"{name}: generation {number} does not live"
             raise TurnoutError("unknown_generation", message, f"name one that does: {living}")
+    if before == after:
+        message = f"from and to are both generation {before}"
+        raise TurnoutError("bad_parameter", message, f"name two that live: {living}")
     return before, after
 
 
