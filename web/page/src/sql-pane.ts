@@ -188,7 +188,9 @@ export class SqlPane {
 
   private async load(): Promise<void> {
     if (!this.editor) {
-      const loaded = await import("./sql-editor").catch(() => null);
+      // Some browsers (Chromium 153) keep an import that failed: it is tried only when the server answers.
+      const answered = fetch("/healthz", { cache: "no-store" });
+      const loaded = await answered.then(() => import("./sql-editor")).catch(() => null);
       this.hasFailed = !loaded;
       if (!loaded) return this.showProblem("The editor could not be loaded: it comes when the server answers again.");
       this.showProblem(this.tab.problem);
