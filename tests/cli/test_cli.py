@@ -387,6 +387,21 @@ def test_bash_completes_tables_at_tab(url: str, tmp_path: Path) -> None:
     assert (done.stdout.strip(), done.stderr) == ("users_ui", "")
 
 
+def test_live_summary_into_a_file_is_printed_before_the_command_ends(url: str, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    command = [sys.executable, "-m", "turnout", "summary", "users_ui", "--live", "--url", url]
+    with lines.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, **ending_with_us())
+    try:
+        wait_until(lambda: "users_ui   generation 1" in lines.read_text(), what="the first summary")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(patience()) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert "\x1b" not in lines.read_text()
+
+
 def test_summary_is_shown_with_bars(url: str) -> None:
     shown = turnout("summary", "users_ui", "--by", "name", "--values", "max(age)", "--url", url).output
     assert "Ada" in shown and "█" in shown

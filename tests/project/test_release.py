@@ -203,3 +203,9 @@ def test_each_public_name_of_the_client_says_what_it_is() -> None:
 def test_completion_of_the_server_package_offers_connect() -> None:
     assert "connect" in dir(turnout)
     assert turnout.connect is turnout_client.connect
+
+
+def test_wheel_requires_what_duckdb_imports_to_return_times() -> None:
+    """DuckDB imports pytz when rows with a TIMESTAMPTZ are fetched; the environment of the tests has it in any case."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "pytz" in {Requirement(text).name for text in project["dependencies"]}

@@ -74,9 +74,15 @@ def _follow(client: Client, table: str, asked: SummaryOptions, *, as_json: bool)
                 for found in summaries:
                     output.print_json(found.as_json())
                 return
-            with Live(Text("connecting ..."), console=output.console(), auto_refresh=False) as screen:
+            screen = output.console()
+            if not screen.is_terminal:  # there, Live prints only the last summary, when it ends
                 for found in summaries:
-                    screen.update(picture(found), refresh=True)
+                    screen.print(picture(found))
+                    screen.file.flush()
+                return
+            with Live(Text("connecting ..."), console=screen, auto_refresh=False) as live:
+                for found in summaries:
+                    live.update(picture(found), refresh=True)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 

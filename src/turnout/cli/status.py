@@ -166,7 +166,7 @@ def try_(
         raise TurnoutError("unknown_alert", f"no alert {name!r}", f"{listed}; or a table, with --where")
     found = client.rows(alert["table"], where=condition, limit=_SHOWN_ROWS)
     rows = client.rows(alert["table"], limit=0).total
-    title = f"{found.total:,} of {rows:,} rows of {output.printable(found.table)} fulfil it"
+    title = f"{found.total:,} of {rows:,} rows of {output.printable(found.table)} match"
     shown = output.table_of(found.columns, title, rows=found.rows)
     counts = {"table": found.table, "where": ", ".join(condition), "fulfil": found.total, "rows": rows}
     return Printed(counts, [shown])
