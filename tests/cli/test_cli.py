@@ -41,6 +41,7 @@ from turnout.cli.questions import bar
 from turnout.cli.tables import interfaces
 from turnout.config import sent
 from turnout.errors import TurnoutError
+from turnout.java.jars import resolve
 from turnout.local.demo import banner, settings
 from turnout.preflight.findings import check_records
 from turnout.serve.access import Access
@@ -868,6 +869,7 @@ def test_run_refuses_an_unknown_log_format() -> None:
 
 @pytest.mark.namespaces("mount")
 def test_disk_without_room_is_told_in_one_line(tmp_path: Path) -> None:
+    resolve("broker")  # On a new machine the command would tell that it fetches them.
     with small_disk(tmp_path / "disk", 1) as disk:
         fill(disk / "filler")
         done = turnout("broker", "--port", "0", "--data", str(disk / "kafka"))
