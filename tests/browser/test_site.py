@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+import turnout
 import turnout.serve
 from fake_orchestrator import FakeOrchestrator
 from http_server import HTTP, serving, small_store
@@ -41,6 +42,7 @@ def test_every_page_of_docs_is_in_the_site_and_loads_nothing_from_elsewhere(url:
         answer = HTTP.get(f"{url}/docs/{page}")
         assert answer.status_code == 200, page
         assert LOADED.findall(answer.text) == [], page
+        assert f"Turnout {turnout.__version__}</title>" in answer.text, page
 
 
 def test_reader_comes_by_the_short_address_searches_and_follows_what_is_found(browser: Browser, url: str) -> None:

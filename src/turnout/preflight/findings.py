@@ -70,10 +70,9 @@ def check_all(path: Path) -> list[Finding]:
     found = [_tried("java", lambda: str(find_java()))]
     try:
         settings = load(path)
-        described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
-        described += f", {len(settings.sinks)} sinks" if settings.sinks else ""
-        described += f", {len(settings.alerts)} alerts" if settings.alerts else ""
-        found.insert(0, Finding("configuration", "ok", described))
+        parts = {"source": settings.sources, "view": settings.views, "sink": settings.sinks, "alert": settings.alerts}
+        counts = [f"{len(part)} {name}{'s' * (len(part) != 1)}" for name, part in parts.items() if part]
+        found.insert(0, Finding("configuration", "ok", f"{path} is valid: {', '.join(counts)}"))
         found += [_data_dir(settings.data_dir), _server(settings.server), *check_spark(settings.spark)]
         if any(view.sql is not None for view in settings.views.values()):
             found.append(_tried("views", lambda: _own_views(settings)))
@@ -287,7 +286,7 @@ def check_records(
     By its key a tombstone is one that removes a row, which is no fault.
     """
     if not values:
-        return Finding(subject, "ok", "no record to look at")
+        return Finding(subject, "ok", "no records yet")
     shape = shape_of(source_table("source", source, source.topic), 0)
     decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values, keys=keys))
     rows = decoded.rows[0]
