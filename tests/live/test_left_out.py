@@ -184,7 +184,7 @@ def test_keys_that_are_left_out_are_told_in_status_log_and_metrics(
     with orchestrated(tmp_path, spark, broker.bootstrap_servers, **document) as running:
         assert [row["userId"] for row in running.rows("final_ui")] == ["a"]
         assert running.orchestrator.status()["leftOut"] == [{"view": "final_ui", "keys": 1, "first": ["hot"]}]
-        assert running.orchestrator.metrics().left_out == {"final_ui": 1}
+        assert running.orchestrator.metrics().values["turnout_left_out_keys"] == {"final_ui": 1}
         produce(broker.bootstrap_servers, topics["users"], [{"userId": "hot"}, {"userId": "a"}])
         wait_until(lambda: len(running.rows("final_ui")) == 2, what="the other key's row")
         said = [row["msg"] for row in running.rows("orchestrator_logs") if "left out" in row["msg"]]

@@ -19,7 +19,6 @@ from turnout import __version__
 from turnout.alert.alerts import AlertStatus
 from turnout.config import AlertSettings, SinkSettings, TargetSettings
 from turnout.plan.position import Position
-from turnout.plan.times import now_milliseconds
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
 from turnout.sink.sink import SinkState, SinkStatus
@@ -44,18 +43,21 @@ class Measured(FakeOrchestrator):
     def metrics(self) -> Metrics:
         return Metrics(
             readiness=self.ready,
+            values={
+                "turnout_records_total": {"1": 1000, "2": 40},
+                "turnout_generations": {"live": 1, "catching_up": 1},
+                "turnout_candidate_generation": 9,
+                "turnout_building_percent": 40.0,
+                "turnout_lag_records": {("users", "0"): 3, ("users", "1"): 0},
+                "turnout_kafka_up": False,
+                "turnout_newest_record_age_seconds": 5.0,
+                "turnout_control_up": False,
+                "turnout_control_waiting": 1,
+                "turnout_spark_starts_total": 2,
+                "turnout_left_out_keys": {},
+            },
             counters=self.counters,
             published=1,
-            records={1: 1000, 2: 40},
-            generations={"live": 1, "catching_up": 1},
-            candidate=9,
-            building_percent=40.0,
-            lags={("users", 0): 3, ("users", 1): 0},
-            kafka_answers=False,
-            newest_record=now_milliseconds(),
-            control_read=False,
-            waiting_messages=1,
-            spark_starts=2,
             alerts=(AlertStatus("large", ALERT, None, 5, 3, 1, None, 4, 2),),
             sinks=(SinkStatus("out", SINK, SinkState.FAILING, None, Position(1, 3), 12, None, 2, 7),),
         )

@@ -5,7 +5,6 @@ messages and swaps.
 """
 
 import contextlib
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import Outcome
 from turnout.plan.tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database, first_row
-from turnout.swap.metrics import METRICS, Metrics
+from turnout.swap.metrics import METRICS, Metrics, MetricValues
 from turnout.swap.publisher import DISCARDED
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -55,21 +54,7 @@ class _Scrape(Collector):
         yield _metric("turnout_ready", now.readiness.ready)
         yield _metric("turnout_trouble", {} if now.readiness.ready else {now.readiness.code: 1})
         yield _metric("turnout_published_generation", now.published)
-        yield _metric("turnout_generations", now.generations)
-        if now.building_percent is not None:
-            yield _metric("turnout_building_percent", now.building_percent)
-        if now.candidate is not None:
-            yield _metric("turnout_candidate_generation", now.candidate)
-        yield _metric("turnout_records_total", {str(number): count for number, count in now.records.items()})
-        lags = {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()}
-        yield _metric("turnout_lag_records", lags)
-        yield _metric("turnout_kafka_up", now.kafka_answers)
-        if now.newest_record is not None:
-            yield _metric("turnout_newest_record_age_seconds", max(0.0, time.time() - now.newest_record / 1000))
-        yield _metric("turnout_control_up", now.control_read)
-        yield _metric("turnout_control_waiting", now.waiting_messages)
-        yield _metric("turnout_spark_starts_total", now.spark_starts)
-        yield _metric("turnout_left_out_keys", now.left_out)
+        yield from (_metric(name, values) for name, values in now.values.items() if values is not None)
         yield from self._sinks()
         yield from self._alerts()
         yield _metric("turnout_viewers", self.viewers)
@@ -140,7 +125,7 @@ def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[
     return {str(outcome): dict(found).get(outcome, 0) for outcome in outcomes}
 
 
-def _metric(name: str, values: float | Mapping[str, float | None] | Mapping[tuple[str, str], float]) -> Metric:
+def _metric(name: str, values: MetricValues) -> Metric:
     """A gauge or a counter as it is defined: a value, or one for each value of its labels that is known."""
     defined = METRICS[name]
     family = (CounterMetricFamily if defined.kind == "counter" else GaugeMetricFamily)(
