@@ -148,23 +148,6 @@ def test_file_that_is_refused_stays_so_after_a_restart(database: Database) -> No
     assert isinstance(again.parsed, ControlRejected) and again.parsed.message == "kafka: wrong"
 
 
-def test_applies_of_a_store_without_their_table_move_there_once(tmp_path: Path) -> None:
-    old = {"action": "apply", "dryRun": True, "requestId": "r1", "expectedGeneration": 4, "config": APPLIED.config}
-    forged = {"action": "apply", "config": "server: {max_viewers: 1}"}
-    database = Database.open(tmp_path)
-    queue_of(database).submit(json.dumps(old), "ops")
-    with database.write() as cursor:
-        cursor.execute("DROP TABLE turnout.applies")
-    database.close()
-    for _ in range(2):
-        database = Database.open(tmp_path)
-        moved, *others = waiting_after_a_restart(database)
-        assert moved.parsed == APPLIED
-        assert all(isinstance(other.parsed, ControlRejected) for other in others), "a message that looks like one"
-        queue_of(database).submit(json.dumps(forged), "http")
-        database.close()
-
-
 def test_a_record_that_cannot_be_read_is_kept_with_its_offset_and_rejected_after_a_restart_too(
     database: Database,
 ) -> None:
