@@ -114,7 +114,7 @@ class Orchestrator:
 
     def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         """Queue a configuration; its sender can wait for the answer. May block, as the secrets of a file may."""
-        return self.queue.submit_apply(*record_of(self.configuration, request, requester))
+        return self.queue.submit_record(*record_of(self.configuration, request, requester))
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> None:
         """Stop reading and deciding, in a bounded time; the store keeps what it has.

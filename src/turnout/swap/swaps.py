@@ -28,7 +28,6 @@ from turnout.swap.lifecycle import Lifecycle
 from turnout.swap.publisher import GUARD_BROKEN, Publisher, SwapRequest
 
 _LOGGED_CHARS = 500
-_NO_CHANGE = Verdict(Outcome.UNCHANGED, "no change")
 _TEMPORARY = ("kafka_unreachable", "registry_unreachable", "registry_refused")
 
 
@@ -89,9 +88,9 @@ class Swaps:
         decision = decide([message.parsed for message in waiting], self._publisher.standing)
         messages = waiting[: len(decision.verdicts)]
         request = SwapRequest(messages, decision)
-        self._log(dict(zip(messages, decision.verdicts, strict=True)))
+        self._log(request.verdicts)
         if decision.effect is Effect.NONE:
-            self._publisher.unchanged(messages, decision.verdicts)
+            self._publisher.unchanged(request.verdicts)
         elif decision.effect is Effect.DRY_RUN:
             self._dry_run(request)
         else:
@@ -158,7 +157,7 @@ class Swaps:
         if dry_run:
             self._dry_run(request)
         elif not apply.changes:
-            self._publisher.unchanged([message], [_NO_CHANGE])
+            self._publisher.unchanged({message: Verdict(Outcome.UNCHANGED, "no change")})
         elif apply.builds:
             self._swap(request, Outcome.APPLIED)
         else:
@@ -189,7 +188,7 @@ class Swaps:
                 raise
             self._reject(message, error, report if apply else None)
         else:
-            self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
+            self._queue.settle({message: Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)})
 
     def _rollback(self, request: SwapRequest) -> None:
         """Return to the previous plan: at once while its generation lingers, else by a build."""
@@ -316,7 +315,7 @@ class Swaps:
         if any(verdict.outcome is not Outcome.REJECTED for verdict in decided.values()):
             raise BuildEnded(decided)
         if decided:
-            self._publisher.unchanged(list(decided), list(decided.values()))
+            self._publisher.unchanged(decided)
 
 
 def _forces(message: QueuedMessage | None) -> bool:
