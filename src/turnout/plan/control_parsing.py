@@ -56,12 +56,11 @@ _EXAMPLE = '{"usersTopic": "users2", "joinType": "inner"}'
 _ALONE = "send action alone, or a change without action"
 
 
-def _no_fault(topic: str) -> None:
-    return None
-
-
 def parse_message(
-    raw: bytes | str | None, sources: Collection[str], views: Collection[str] = (), topic_fault: TopicFault = _no_fault
+    raw: bytes | str | None,
+    sources: Collection[str],
+    views: Collection[str] = (),
+    topic_fault: TopicFault = lambda topic: None,
 ) -> ControlMessage:
     """Parse a message for these sources and joined views; ControlRejected has all its faults."""
     warnings: list[str] = []
@@ -235,8 +234,8 @@ def _topic(value: object) -> str | None:
 
 def _check_allowed(topic: str | None, info: ValidationInfo) -> str | None:
     """Refuse a topic that is well spelled but not allowed, by the rules in the context."""
-    topic_fault: TopicFault = info.context or _no_fault
-    if topic is not None and (wrong := topic_fault(topic)) is not None:
+    topic_fault: TopicFault | None = info.context
+    if topic is not None and topic_fault is not None and (wrong := topic_fault(topic)) is not None:
         raise _refused(*wrong)
     return topic
 

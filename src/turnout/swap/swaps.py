@@ -31,14 +31,6 @@ _LOGGED_CHARS = 500
 _TEMPORARY = ("kafka_unreachable", "registry_unreachable", "registry_refused")
 
 
-class BuildEnded(Cancelled):
-    """Has the messages that end the build under way, and what becomes of each."""
-
-    def __init__(self, by: Mapping[QueuedMessage, Verdict]) -> None:
-        super().__init__("the build was cancelled")
-        self.by = by
-
-
 @dataclass(frozen=True, slots=True)
 class Swaps:
     """From waiting messages to their outcomes."""
@@ -283,8 +275,8 @@ class Swaps:
                 self._builder.validate(plan, check)
                 validated = True
                 generation = self._builder.build(plan, request.decision.read, first=False, check=check, guard=guard)
-        except BuildEnded as ended:
-            self._publisher.cancel(request, ended.by)
+        except Cancelled as cancelled:
+            self._publisher.cancel(request, cancelled.args[0])
         except TurnoutError as error:
             if not validated:
                 self._publisher.set_state(SwapState.LIVE)
@@ -305,7 +297,7 @@ class Swaps:
     def _check(self, building: int, plan: Plan, *, publishes: bool = True) -> None:
         """Decide cancels and a rollback that wait behind the first `building` messages, whose plan is built.
 
-        BuildEnded if they end the build. Their outcomes are then written together with those of the build.
+        Cancelled if they end the build. Their outcomes are then written together with those of the build.
         """
         waiting = self._queue.waiting()[building:]
         parsed = [message.parsed for message in waiting]
@@ -313,7 +305,7 @@ class Swaps:
         decided = {waiting[index]: verdict for index, verdict in verdicts.items()}
         self._log({message: verdict for message, verdict in decided.items() if verdict.outcome is not None})
         if any(verdict.outcome is not Outcome.REJECTED for verdict in decided.values()):
-            raise BuildEnded(decided)
+            raise Cancelled(decided)
         if decided:
             self._publisher.unchanged(decided)
 
