@@ -122,7 +122,7 @@ class Topics:
         return self.start_offsets(topics, Start("latest"))
 
     def living_ends(self, topics: Iterable[str]) -> Offsets:
-        """The same of those topics that exist."""
+        """The ends of those topics that exist."""
         with self._question():
             return Offsets(self._at(dict.fromkeys(self._living(topics), AT_END)))
 

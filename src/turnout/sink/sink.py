@@ -18,7 +18,7 @@ from typing import Any
 
 import duckdb
 
-from turnout.config import Format, KafkaSettings, RegistrySettings, SinkSettings
+from turnout.config import KafkaSettings, RecordFormat, RegistrySettings, SinkSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import Header
 from turnout.plan.position import NOTHING, Position
@@ -310,7 +310,7 @@ class Sinks:
             sink.stop(max(0.0, deadline - time.monotonic()))
 
     def _values(self, sink: SinkSettings) -> Values:
-        if sink.format is Format.AVRO and self._registry is not None:
+        if sink.format is RecordFormat.AVRO and self._registry is not None:
             return AvroValues(self._registry, sink.topic)
         return JsonValues()
 

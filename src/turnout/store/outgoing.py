@@ -70,8 +70,9 @@ def relation(schema: str, table: str) -> str:
 def create_book(cursor: duckdb.DuckDBPyConnection, schema: str, layout: Layout) -> None:
     """Make the book of a generation."""
     cursor.execute(f"CREATE TABLE {schema}.{BOOK} (name VARCHAR, key VARCHAR, since BIGINT, upto BIGINT)")
-    for one in (*layout.sources, *layout.views):
-        cursor.execute(f"INSERT INTO {schema}.{BOOK} (name, key) VALUES (?, ?)", [one.table, one.key])
+    keys = [(s.table, s.key) for s in layout.sources] + [(v.table, v.key) for v in layout.views]
+    for key in keys:
+        cursor.execute(f"INSERT INTO {schema}.{BOOK} (name, key) VALUES (?, ?)", key)
 
 
 @dataclass(frozen=True, slots=True)
