@@ -13,8 +13,7 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnout.config import Format as SourceFormat
-from turnout.config import Role
+from turnout.config import RecordFormat, Role
 from turnout.errors import TurnoutError
 from turnout.plan.control import topic_field
 from turnout.plan.plan import parse_topic
@@ -135,7 +134,7 @@ class Example(Answer):
     """A name for the source that no other has."""
     table: str
     """A name for its table."""
-    format: SourceFormat
+    format: RecordFormat
     """`json`, `avro` or `protobuf`; the last two by the schema registry."""
     partitions: int
     """How many the topic has."""

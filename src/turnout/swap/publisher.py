@@ -287,9 +287,9 @@ class Publisher:
     def _decided(self, verdicts: Mapping[QueuedMessage, Verdict]) -> dict[QueuedMessage, Reply]:
         """The answers of messages whose outcomes are decided."""
         return {
-            message: Reply(found.outcome, found.reason, self.number, found.error, found.error and found.error.report)
-            for message, found in verdicts.items()
-            if found.outcome is not None
+            message: Reply(verdict.outcome, verdict.reason, self.number, verdict.error, verdict.report)
+            for message, verdict in verdicts.items()
+            if verdict.outcome is not None
         }
 
     def _swap(self, plan: Plan, asker: QueuedMessage | None, by: str = "configuration", **result: Any) -> SwapRecord:
