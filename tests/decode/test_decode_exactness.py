@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoded_records import found, raw, shape
-from turnout.config import RecordFormat
+from turnout.config import Format
 from turnout.decode.decoder import open_decoder
 from turnout.decode.shape import Decoded, merge
 from turnout.schemas.record_decoder import RecordDecoder
@@ -208,7 +208,7 @@ def results(decoded: Decoded, count: int) -> list[Expected]:
 def test_random_records_of_random_schemas(history: Any) -> None:
     texts, records, expected = history
     count = len(records)
-    schemas: Any = RegistrySchemas(Registered(texts), RecordFormat.AVRO)  # type: ignore[arg-type]
+    schemas: Any = RegistrySchemas(Registered(texts), Format.AVRO)  # type: ignore[arg-type]
     decoder = RecordDecoder([shape(COLUMNS, form="avro")], {"s": schemas})
     assert results(decoder.decode(raw(records)), count) == expected
     # By now the schemas are known, so workers decode all but the records of a schema that nobody has.

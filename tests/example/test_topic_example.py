@@ -11,7 +11,7 @@ import pytest
 
 from sampled_topics import example
 from scripted_registry import scripted
-from turnout.config import RecordFormat, Settings
+from turnout.config import Format, Settings
 from turnout.errors import TurnoutError
 from turnout.example.topic_example import MOST_COLUMNS, TopicExample
 from turnout.schemas.source_schemas import compiled
@@ -25,7 +25,7 @@ def test_fields_come_in_the_order_of_the_records() -> None:
     found = example("users", [{"b": 1, "a": "x"}, {"c": True, "a": "y"}])
     assert kinds(found) == {"b": "int64", "a": "string", "c": "boolean"}
     assert found.columns[0].evidence == "1 of 2 records, 1"
-    assert found.format is RecordFormat.JSON
+    assert found.format is Format.JSON
 
 
 def test_records_that_are_no_rows_are_counted() -> None:
@@ -148,7 +148,7 @@ def test_columns_of_avro_are_those_of_the_schemas() -> None:
     answers = {f"/schemas/ids/{n}": (200, {"schema": json.dumps(one)}) for n, one in ((1, FIRST), (2, SECOND))}
     with scripted(answers) as registry:
         found = example("users", values, settings=of_registry(registry.url))
-    assert found.format is RecordFormat.AVRO
+    assert found.format is Format.AVRO
     assert kinds(found) == {
         "userId": "string",
         "age": "int64",
@@ -195,7 +195,7 @@ def test_columns_of_protobuf_are_those_of_the_message() -> None:
     values = [head + user(user_id=f"u{n}", age=n, large=2**64 - 1).SerializeToString() for n in range(3)]
     with scripted({"/schemas/ids/5": (200, {"schemaType": "PROTOBUF", "schema": PROTO})}) as registry:
         found = example("users", values, settings=of_registry(registry.url))
-    assert found.format is RecordFormat.PROTOBUF
+    assert found.format is Format.PROTOBUF
     assert kinds(found) == {
         "user_id": "string",
         "age": "int32",

@@ -18,13 +18,11 @@ READ_BELOW_A_NEIGHBOUR = re.compile(r"(The same|Those|That of|Of|Their)\b")
 
 _EVENT = "the client's event, and the message of the WebSocket that it is made from"
 _SIDES = "what the client's user holds, and what the server has for it"
-_PROTOCOL = "the protocol that the server asks, and the class that answers"
 TWICE = {
     "Changes": _EVENT,
     "Delta": "changes of a table: as the client folds them, and as the store tells them",
     "HistoryPoint": _EVENT,
     "Live": _SIDES,
-    "Orchestrator": _PROTOCOL,
     "Position": "a table's generation and version, and its form on the wire",
     "Snapshot": _EVENT,
     "Subscription": _SIDES,

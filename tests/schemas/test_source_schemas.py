@@ -15,7 +15,7 @@ import fastavro
 import pytest
 
 from decoded_records import found, raw, shape
-from turnout.config import RecordFormat, Settings, parse
+from turnout.config import Format, Settings, parse
 from turnout.config.tables import source_table
 from turnout.decode.decoder import open_decoder
 from turnout.decode.shape import SourceShape
@@ -75,7 +75,7 @@ class FakeRegistry:
 
 
 def by_registry(
-    schemas: dict[int, RegisteredSchema], form: RecordFormat = RecordFormat.AVRO, **kinds: str
+    schemas: dict[int, RegisteredSchema], form: Format = Format.AVRO, **kinds: str
 ) -> tuple[Reading, FakeRegistry]:
     registry = FakeRegistry(schemas)
     of_form: Any = RegistrySchemas(registry, form)  # type: ignore[arg-type]
@@ -230,7 +230,7 @@ READ = {
 def test_protobuf_of_a_registry_is_read_by_the_message_that_records_name() -> None:
     schema = RegisteredSchema("PROTOBUF", PROTO, (("kinds.proto", RegisteredSchema("PROTOBUF", KINDS)),))
     wrong = RegisteredSchema("PROTOBUF", "message {")
-    decoder, _ = by_registry({1: schema, 2: wrong}, RecordFormat.PROTOBUF, **KIND_COLUMNS, id="string")
+    decoder, _ = by_registry({1: schema, 2: wrong}, Format.PROTOBUF, **KIND_COLUMNS, id="string")
     first, user, inner = b"\0\0\0\0\1\0", b"\0\0\0\0\1\2\2", b"\0\0\0\0\1\4\2\0"
     values = [user + USER, first + b"\x0a\x01z", inner + b"\x0a\x01y", user + b"\x0a\xff", b"\0\0\0\0\1\2\x12"]
     rows = decoder.read([*values, user, b"\0\0\0\0\2"])

@@ -126,14 +126,14 @@ class FedGeneration:
         self._take_up()
 
     def _take_up(self) -> None:
-        from turnout.spark.writing import StreamSettings, Writer
+        from turnout.spark.writing import Reading, Writer
 
         self.tables = GenerationTables(self.database, self._number, self._layout)
         self.decoder = RecordDecoder.of(self._layout)
         self.writer = Writer(
             self._spark,
             self.tables,
-            StreamSettings(self.start, self.target, self._folder / "checkpoint", 1000),
+            Reading(self.start, self.target, self._folder / "checkpoint", 1000),
             self.decoder,
             None,
             Quiet(),

@@ -12,8 +12,8 @@ from turnout.config.server import SqlAccess as SqlAccess
 from turnout.config.server import TokenSettings as TokenSettings
 from turnout.config.settings import AlertSettings as AlertSettings
 from turnout.config.settings import Delivery as Delivery
+from turnout.config.settings import Format as Format
 from turnout.config.settings import KafkaSettings as KafkaSettings
-from turnout.config.settings import RecordFormat as RecordFormat
 from turnout.config.settings import Settings as Settings
 from turnout.config.settings import SinkSettings as SinkSettings
 from turnout.config.settings import SourceSettings as SourceSettings

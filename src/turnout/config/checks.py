@@ -19,8 +19,8 @@ from turnout.config.server import AccessSettings, oidc_faults
 from turnout.config.settings import (
     AlertSettings,
     ControlSettings,
+    Format,
     KafkaSettings,
-    RecordFormat,
     SinkSettings,
     SourceSettings,
     ViewSettings,
@@ -192,13 +192,13 @@ def _source(path: SettingPath, source: SourceSettings) -> Faults:
 
 def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) -> Faults:
     """A format with schemas needs a registry or a file."""
-    if source.format is RecordFormat.JSON:
+    if source.format is Format.JSON:
         if source.schema_file is not None:
             yield (*path, "schema_file"), "has no effect with format: json; set format: avro or protobuf, or remove it"
     elif source.schema_file is None and not has_registry:
         remedy = "add schema_registry: {url: ...}, or schema_file here"
         yield (*path, "format"), f"{source.format} needs schemas, and there is none; {remedy}"
-    if source.message is not None and (source.format is not RecordFormat.PROTOBUF or source.schema_file is None):
+    if source.message is not None and (source.format is not Format.PROTOBUF or source.schema_file is None):
         yield (*path, "message"), "works only with format: protobuf and schema_file; remove it"
 
 

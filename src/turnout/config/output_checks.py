@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from turnout.config.config_errors import Faults, SettingPath
-from turnout.config.settings import AlertSettings, RecordFormat, Settings, SinkSettings, TargetSettings
+from turnout.config.settings import AlertSettings, Format, Settings, SinkSettings, TargetSettings
 from turnout.config.tables import first_plan, layout_of
 from turnout.config.topic_rules import INTERNAL
 from turnout.errors import TurnoutError
@@ -39,9 +39,9 @@ def sink_faults(
 
 def _sink_format(name: str, sink: SinkSettings, columns: Collection[str], *, has_registry: bool) -> Faults:
     path = ("sinks", name, "format")
-    if sink.format is RecordFormat.PROTOBUF:
+    if sink.format is Format.PROTOBUF:
         yield path, "a sink cannot write protobuf; use json or avro"
-    elif sink.format is RecordFormat.AVRO:
+    elif sink.format is Format.AVRO:
         if not has_registry:
             yield path, "avro needs a registry for its schema; add schema_registry: {url: ...}, or use json"
         if odd := [column for column in columns if not _AVRO_NAME.fullmatch(column)]:

@@ -50,7 +50,7 @@ class KeptRows(StrEnum):
     LATEST = "latest"
 
 
-class RecordFormat(StrEnum):
+class Format(StrEnum):
     JSON = "json"
     AVRO = "avro"
     PROTOBUF = "protobuf"
@@ -114,7 +114,7 @@ class SourceSettings(Section):
     """The column that views join on, unless they have `steps`; not `float` or `double`."""
     columns: dict[str, Column]
     """`column: type`; types are KNOWN_TYPES (docs/reference/columns.md); no name starts with `_`."""
-    format: RecordFormat = RecordFormat.JSON
+    format: Format = Format.JSON
     """What the values are: `json`, `avro` or `protobuf`; see docs/how-to/formats.md."""
     schema_file: Located | None = None
     """A file with the schema of records that carry no schema id: `.avsc`, or `.proto`."""
@@ -224,7 +224,7 @@ class SinkSettings(Section):
     """The table of a source or a view."""
     topic: Topic
     """The topic, which nothing else of the file may use; best with `cleanup.policy=compact`."""
-    format: RecordFormat = RecordFormat.JSON
+    format: Format = Format.JSON
     """What the values are: `json`, or `avro` with the schema registry of the file."""
     delivery: Delivery = Delivery.EXACTLY_ONCE
     """`exactly_once` in Kafka's transactions, or `at_least_once` without them."""

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from turnout.config.settings import MAX_ROWS_PER_KEY, RecordFormat, Settings, SourceSettings
+from turnout.config.settings import MAX_ROWS_PER_KEY, Format, Settings, SourceSettings
 from turnout.plan.chains import Chain, chain_of
 from turnout.plan.plan import Plan, Start
 from turnout.plan.tables import Layout, SourceTable, ViewTable, chain_view, joined_view, own_view
@@ -108,7 +108,7 @@ def _source_signature(source: SourceSettings) -> list[Any]:
     """The settings that the rows of a source depend on, besides its topic."""
     columns = {column: kind.name for column, kind in source.columns.items()}
     signature = [source.key, columns, source.rows.value, source.max_rows]
-    if source.format is not RecordFormat.JSON:
+    if source.format is not Format.JSON:
         signature += [source.format.value, str(source.schema_file or ""), source.message or ""]
     return signature
 

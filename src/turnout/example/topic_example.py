@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from turnout.config import RecordFormat, Settings
+from turnout.config import Format, Settings
 from turnout.config.topic_rules import reserved, taken_topics
 from turnout.decode import protobuf
 from turnout.decode.columns import fit_of, key_of
@@ -32,7 +32,7 @@ MOST_COLUMNS = 200
 LONGEST_NAME = 200
 _LEFT_OUT_SHOWN = 20
 _POLICY_SECONDS = 3.0
-_FORMS = {"AVRO": RecordFormat.AVRO, "PROTOBUF": RecordFormat.PROTOBUF}
+_FORMS = {"AVRO": Format.AVRO, "PROTOBUF": Format.PROTOBUF}
 _AVRO = {kind.avro: kind.name for kind in COLUMN_TYPES if kind.avro_logical is None}
 _AVRO_LOGICAL = {
     "date": "date",
@@ -50,7 +50,7 @@ class TopicExample:
     """What the newest records of a topic say about it."""
 
     topic: str
-    format: RecordFormat
+    format: Format
     sample: TopicSample
     columns: tuple[InferredColumn, ...]
     left_out: Mapping[str, str]
@@ -102,7 +102,7 @@ def example_of(topic: str, sample: TopicSample, settings: Settings, *, compacted
     columns = tuple(infer(name, [row.get(name) for row in rows], len(rows), declared.get(name)) for name in usable)
     keys = [key for (key, _), row in zip(sample.records, found, strict=True) if not isinstance(row, str)]
     keyed_by = tuple(column.name for column in columns if _is_key(column, keys, rows))
-    return TopicExample(topic, RecordFormat(shape.form), sample, columns, left_out, bad, keyed_by, compacted)
+    return TopicExample(topic, Format(shape.form), sample, columns, left_out, bad, keyed_by, compacted)
 
 
 def _registered(
@@ -133,7 +133,7 @@ def _registered(
             usable[number] = definition_of(form, number, schema)
         except ValueError as error:
             unusable[number] = str(error)
-    if form is RecordFormat.AVRO:
+    if form is Format.AVRO:
         columns = merged(_avro_columns(one) for number, one in schemas.items() if one is not None and number in usable)
     else:
         columns = merged(_messages(usable, sample))

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from turnout.config import RecordFormat
+from turnout.config import Format
 from turnout.decode.exact_reader import NULL_VALUE
 from turnout.example.inference import counted
 from turnout.example.suggestion import Source, Suggestion, View
@@ -76,7 +76,7 @@ def _source(source: Source) -> Iterator[str]:
     yield _line(f"    topic: {quoted(example.topic)}", topic_summary(example))
     yield f"    table: {source.table}"
     yield _line(f"    key: {_value(source.key.column.name)}", source.key.evidence)
-    if example.format is not RecordFormat.JSON:
+    if example.format is not Format.JSON:
         yield _line(f"    format: {example.format}", "by the schema registry")
     yield "    columns:"
     for column in source.columns:

@@ -24,8 +24,8 @@ from confluent_kafka import KafkaException
 from turnout.alert.targets import allowed_addresses, writer_id
 from turnout.config import (
     AlertSettings,
+    Format,
     KafkaSettings,
-    RecordFormat,
     Settings,
     SinkSettings,
     SourceSettings,
@@ -316,7 +316,7 @@ def check_records(
 
 
 def _reason(field: str | None, reason: str, source: SourceSettings) -> str:
-    if source.format is not RecordFormat.JSON:
+    if source.format is not Format.JSON:
         return f"{field}: {reason}" if field else reason
     return f"{field} is not {source.columns[field].name}" if field else _WORDS.get(reason, reason)
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from turnout.config import RecordFormat, Settings, SourceSettings
+from turnout.config import Format, Settings, SourceSettings
 from turnout.config.secrets import read_small
 from turnout.decode.exact_reader import open_reader
 from turnout.decode.shape import Definition
@@ -51,7 +51,7 @@ class RegistrySchemas(Schemas):
 
     framed = True
 
-    def __init__(self, registry: SchemaRegistry, form: RecordFormat) -> None:
+    def __init__(self, registry: SchemaRegistry, form: Format) -> None:
         super().__init__({})
         self._registry = registry
         self._form = form
@@ -83,7 +83,7 @@ class RegistrySchemas(Schemas):
             self._absent[number] = (str(error), time.monotonic() + _ASK_AGAIN_SECONDS)
 
 
-def definition_of(form: RecordFormat, number: int, schema: RegisteredSchema | None) -> Definition:
+def definition_of(form: Format, number: int, schema: RegisteredSchema | None) -> Definition:
     """What a reader needs of a registered schema; ValueError says why it cannot be used."""
     if schema is None:
         raise ValueError(f"schema {number} is not in the registry")
@@ -92,7 +92,7 @@ def definition_of(form: RecordFormat, number: int, schema: RegisteredSchema | No
     try:
         if schema.missing is not None:
             raise ValueError(f"it refers to {schema.missing}, which is not in the registry")
-        if form is RecordFormat.PROTOBUF:
+        if form is Format.PROTOBUF:
             name = f"schema-{number}.proto"
             files = {name: schema.text} | {of: one.text for of, one in schema.all()}
             definition: Definition = (compiled(files, name), name, None)
@@ -123,23 +123,23 @@ def compiled(files: Mapping[str, str], main: str) -> bytes:
         return out.read_bytes()
 
 
-def registered(settings: Settings) -> dict[RecordFormat, RegistrySchemas]:
+def registered(settings: Settings) -> dict[Format, RegistrySchemas]:
     """The schemas of the registry, where there is one; what it answered is kept for all who share them."""
     if settings.schema_registry is None:
         return {}
     registry = SchemaRegistry(settings.schema_registry)
-    return {form: RegistrySchemas(registry, form) for form in RecordFormat}
+    return {form: RegistrySchemas(registry, form) for form in Format}
 
 
-def schemas_of(settings: Settings, shared: Mapping[RecordFormat, RegistrySchemas] | None = None) -> dict[str, Schemas]:
+def schemas_of(settings: Settings, shared: Mapping[Format, RegistrySchemas] | None = None) -> dict[str, Schemas]:
     """The schemas of each source that is not JSON; ConfigError where a file has no schema. Nothing is connected to."""
     shared = registered(settings) if shared is None else shared
     found: dict[str, Schemas] = {}
     wrong = []
     for name, source in settings.sources.items():
-        if source.format is RecordFormat.JSON:
+        if source.format is Format.JSON:
             continue
-        if source.format is RecordFormat.PROTOBUF and not _has_protobuf():
+        if source.format is Format.PROTOBUF and not _has_protobuf():
             wrong.append(f"sources.{name}.format: protobuf needs further packages; pip install 'turnout[protobuf]'")
             continue
         try:
@@ -168,7 +168,7 @@ def _from_file(source: SourceSettings) -> Definition:
         raise ValueError((isinstance(error, OSError) and error.strerror) or "it is not UTF-8 text") from None
     definition: Definition = (text,)
     try:
-        if source.format is RecordFormat.PROTOBUF:
+        if source.format is Format.PROTOBUF:
             definition = _from_proto(file, text, source.message)
         open_reader(source.format.value, definition, ())
     except ValueError as error:

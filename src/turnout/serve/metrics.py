@@ -49,31 +49,26 @@ class _Scrape(Collector):
             yield from collector.collect()
 
     def _state(self) -> Iterator[Metric]:
-        now = self.metrics
-        yield _metric("turnout_build_info", {__version__: 1})
-        yield _metric("turnout_ready", now.readiness.ready)
-        yield _metric("turnout_trouble", {} if now.readiness.ready else {now.readiness.code: 1})
-        yield _metric("turnout_published_generation", now.published)
-        yield from (_metric(name, values) for name, values in now.values.items() if values is not None)
-        yield from self._sinks()
-        yield from self._alerts()
-        yield _metric("turnout_viewers", self.viewers)
-        yield _metric("turnout_subscriptions", self.subscriptions)
-
-    def _sinks(self) -> Iterator[Metric]:
-        sinks = self.metrics.sinks
-        yield _metric("turnout_sink_up", {sink.name: sink.state == "writing" for sink in sinks})
-        yield _metric("turnout_sink_waiting_versions", {sink.name: sink.waiting_versions for sink in sinks})
-        yield _metric("turnout_sink_waiting_rows", {sink.name: sink.waiting_rows for sink in sinks})
-        yield _metric("turnout_sink_records_total", {sink.name: sink.records for sink in sinks})
-
-    def _alerts(self) -> Iterator[Metric]:
-        alerts = self.metrics.alerts
-        yield _metric("turnout_alert_up", {alert.name: alert.error is None for alert in alerts})
-        yield _metric("turnout_alert_rows", {alert.name: alert.rows for alert in alerts})
-        yield _metric("turnout_alert_waiting", {alert.name: alert.waiting for alert in alerts})
-        yield _metric("turnout_alert_events_total", {alert.name: alert.events for alert in alerts})
-        yield _metric("turnout_alert_dropped_total", {alert.name: alert.dropped for alert in alerts})
+        now, sinks, alerts = self.metrics, self.metrics.sinks, self.metrics.alerts
+        state: dict[str, MetricValues] = {
+            "turnout_build_info": {__version__: 1},
+            "turnout_ready": now.readiness.ready,
+            "turnout_trouble": {} if now.readiness.ready else {now.readiness.code: 1},
+            "turnout_published_generation": now.published,
+            **now.values,
+            "turnout_sink_up": {sink.name: sink.state == "writing" for sink in sinks},
+            "turnout_sink_waiting_versions": {sink.name: sink.waiting_versions for sink in sinks},
+            "turnout_sink_waiting_rows": {sink.name: sink.waiting_rows for sink in sinks},
+            "turnout_sink_records_total": {sink.name: sink.records for sink in sinks},
+            "turnout_alert_up": {alert.name: alert.error is None for alert in alerts},
+            "turnout_alert_rows": {alert.name: alert.rows for alert in alerts},
+            "turnout_alert_waiting": {alert.name: alert.waiting for alert in alerts},
+            "turnout_alert_events_total": {alert.name: alert.events for alert in alerts},
+            "turnout_alert_dropped_total": {alert.name: alert.dropped for alert in alerts},
+            "turnout_viewers": self.viewers,
+            "turnout_subscriptions": self.subscriptions,
+        }
+        return (_metric(name, values) for name, values in state.items() if values is not None)
 
     def _store(self) -> Iterator[Metric]:
         found: list[Metric] = []

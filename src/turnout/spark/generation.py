@@ -27,7 +27,7 @@ from turnout.spark.jvm.java_errors import words_of, words_of_error
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.read.live import LiveStream, WaitForMore
 from turnout.spark.read.readers import KafkaReaders
-from turnout.spark.writing import Listener, StreamSettings, Writer, send_dead_letters
+from turnout.spark.writing import Listener, Reading, Writer, send_dead_letters
 from turnout.store.generation_tables import GenerationTables
 
 log = logging.getLogger("turnout")
@@ -57,7 +57,7 @@ class GenerationQuery:
     """What reads and fills the tables of one generation."""
 
     def __init__(
-        self, session: SparkSession, tables: GenerationTables, reading: StreamSettings, kafka: Kafka, listener: Listener
+        self, session: SparkSession, tables: GenerationTables, reading: Reading, kafka: Kafka, listener: Listener
     ) -> None:
         self.generation = tables.generation
         self._session = session

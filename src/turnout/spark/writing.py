@@ -73,7 +73,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSettings:
+class Reading:
     """What a generation reads: where from, where to at least, and how much at a time."""
 
     start: Offsets
@@ -109,7 +109,7 @@ class Writer:
 
     session: SparkSession
     tables: GenerationTables
-    reading: StreamSettings
+    reading: Reading
     decoder: RecordDecoder
     send_dead_letters: Callable[[pa.Table], None] | None
     listener: Listener

@@ -36,13 +36,13 @@ from turnout.spark.generation import GenerationQuery, Kafka
 from turnout.spark.jvm.checkpoints import checkpoints_of, folder_at
 from turnout.spark.jvm.cluster import is_local
 from turnout.spark.views.own_sql import check_own_views
-from turnout.spark.writing import BatchReport, StreamSettings
+from turnout.spark.writing import BatchReport, Reading
 from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.kept_sources import KeptTopics, SourceOrigin, origins_json, origins_of, topics_made_anew
 from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
 from turnout.store.query.windows import newest_record
-from turnout.swap.build_progress import BuildTracker
+from turnout.swap.build_progress import BuildMeter
 from turnout.swap.health import Say
 from turnout.swap.metrics import Counters
 
@@ -97,7 +97,7 @@ class Generation:
         self.records = progress.records
         self.newest_record = newest_record(tables.database) if progress.records else None
         """Its time, in milliseconds since 1970."""
-        self.progress: BuildTracker | None = None
+        self.progress: BuildMeter | None = None
         """The progress of its build, while it is built."""
         self.changed = threading.Event()
         self.views_built = progress.views_built
@@ -156,7 +156,7 @@ class Generation:
         if self.progress is not None:
             self.progress.views(done)
 
-    def begin_build(self, progress: BuildTracker) -> None:
+    def begin_build(self, progress: BuildMeter) -> None:
         """Report to `progress` from now on."""
         self.progress, progress.generation = progress, self.number
         progress.sources = origins_json(self.origins)
@@ -369,7 +369,7 @@ class Generations:
             schemas=self._schemas(generation.plan),
             largest_bytes=settings.kafka.max_record_megabytes << 20,
         )
-        reading = StreamSettings(
+        reading = Reading(
             start=generation.start,
             target=generation.target,
             checkpoint=self._checkpoints.below(f"g{generation.number}").location,

@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
 
-from turnout.alert.alerts import AlertStatus
-from turnout.sink.sink import SinkStatus
+from turnout.plan.answers import AlertStatus, SinkStatus
 from turnout.swap.health import Readiness
 
 # They would double the number of series, and say no more than process_start_time_seconds.
