@@ -292,7 +292,8 @@ class Generations:
             start = kept.offsets(cursor) | start
             record = GenerationRecord(number, plan, signature, start.to_json(), target.to_json())
             tables = self._tables(record)
-            tables.create(cursor, views_built=not kept.topics and start.reached(target))
+            built = not kept.topics or len(kept.views(tables.layout)) == len(tables.layout.views)
+            tables.create(cursor, views_built=built and start.reached(target))
             rows = kept.copy(cursor, tables)
         with self.ledger.database.write() as cursor:
             self.ledger.add_generation(cursor, record)
