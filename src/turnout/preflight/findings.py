@@ -70,9 +70,10 @@ def check_all(path: Path) -> list[Finding]:
     found = [_tried("java", lambda: str(find_java()))]
     try:
         settings = load(path)
-        parts = {"source": settings.sources, "view": settings.views, "sink": settings.sinks, "alert": settings.alerts}
-        counts = [f"{len(part)} {name}{'s' * (len(part) != 1)}" for name, part in parts.items() if part]
-        found.insert(0, Finding("configuration", "ok", f"{path} is valid: {', '.join(counts)}"))
+        has = {"source": len(settings.sources), "view": len(settings.views)}
+        has |= {"sink": len(settings.sinks), "alert": len(settings.alerts)}
+        described = ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in has.items() if count)
+        found.insert(0, Finding("configuration", "ok", f"{path} is valid: {described}"))
         found += [_data_dir(settings.data_dir), _server(settings.server), *check_spark(settings.spark)]
         if any(view.sql is not None for view in settings.views.values()):
             found.append(_tried("views", lambda: _own_views(settings)))
