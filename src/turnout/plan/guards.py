@@ -70,7 +70,7 @@ def _matched(least: Fraction, before: Figures, after: Figures) -> Iterator[Broke
         share, shown = Fraction(new.matched, new.left), Fraction(old.matched, old.left)
         if share < least * shown:
             text = (
-                f"{_percent(share)} of the left rows of {name} match ({new.matched:,} of {new.left:,}) instead of "
+                f"{name} matches {_percent(share)} of its left rows ({new.matched:,} of {new.left:,}) instead of "
                 f"{_percent(shown)} ({old.matched:,} of {old.left:,}); at least {_percent(least)} of that is required"
             )
             yield BrokenGuard("min_matched", text)
