@@ -82,6 +82,7 @@ def test_guards_stop_swaps_that_would_show_far_less(names: Names, spark: SparkSe
             assert turnout.total("final_ui") == RECORDS
         assert told["empty"] == "min_rows: final_ui has 0 rows instead of 100; at least 50% of these are required"
         assert told["others"].startswith("min_matched: final_ui matches 0% of its left rows (0 of 100)")
+        assert " instead of 100% (" in told["others"]
         assert told["bad"] == "max_bad: 5 of 100 records have faults (5%); at most 1% may"
         swaps = turnout.rows("swaps")[1:]
         assert [row["outcome"] for row in swaps] == ["rejected"] * 3
