@@ -250,7 +250,7 @@ def _keys(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSet
             keyed += 1
     if sources and keyed == len(view.read):
         yield from _types(path, on, sources)
-        yield from _shown(path, view, sources)
+        yield from _result_columns(path, view, sources)
 
 
 def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
@@ -263,7 +263,7 @@ def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) ->
             yield (*path, "on"), f"column '{on}' is {shown}; give both the same type"
 
 
-def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
+def _result_columns(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
     if view.sql is not None:
         kind = next(iter(sources.values())).columns[view.on]
         if view.columns:
