@@ -64,11 +64,10 @@ def test_tasks_of_a_catch_up_are_short_while_small_batches_come(
         return Decoded({})
 
     monkeypatch.setattr(KafkaReaders, "_in_tasks", in_tasks)
-    monkeypatch.setattr("turnout.spark.read.readers.view_runner", lambda _: SimpleNamespace(live=live))
     monkeypatch.setattr("turnout.spark.read.readers.pool", lambda *_: nullcontext())
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(addJobTag=lambda _: None))
     decoder: Any = None
-    readers = KafkaReaders(session, "g2", decoder, dict, dict)
+    readers = KafkaReaders(session, "g2", decoder, dict, dict, lambda: live)
     readers.read(Offsets({("t", 0): 0}), Offsets({("t", 0): 1_000_000}), batch)
     assert asked == [most]
 

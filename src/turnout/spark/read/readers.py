@@ -45,7 +45,6 @@ from turnout.spark.jvm.java_errors import is_disconnected
 from turnout.spark.jvm.session import pool, scratch
 from turnout.spark.read import task
 from turnout.spark.read.task import Range, TaskResult
-from turnout.spark.views.runner import view_runner
 from turnout_client import arrow_columns, column_types, iso_times
 
 FEW_RECORDS = 20_000
@@ -126,6 +125,8 @@ class KafkaReaders:
     decoder: RecordDecoder
     properties: Callable[[], Mapping[str, Any]]
     options: Callable[[], Mapping[str, str]]
+    live: Callable[[], bool] = lambda: False
+    """Whether small batches of any generation come: then what is no batch is read in short tasks."""
     careful: bool = False
 
     def with_care(self) -> KafkaReaders:
@@ -151,7 +152,7 @@ class KafkaReaders:
                 decoded = self._by_source(start, end)
                 if decoded is not None:
                     return decoded
-            short = batch is None and view_runner(self.session).live
+            short = batch is None and self.live()
             return self._in_tasks(start, end, SHORT_TASK_RECORDS if short else TASK_RECORDS)
 
     def _of_stream(self, batch: DataFrame, start: Offsets) -> Decoded | None:
