@@ -13,9 +13,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from turnout.cli import options, output
-from turnout.cli.app import Commands, Printed, app, examples, show
 from turnout.errors import TurnoutError
+from turnout_client.cli import options, output
+from turnout_client.cli.app import Commands, Printed, app, examples, show
 
 if TYPE_CHECKING:
     from turnout.config import KafkaSettings
