@@ -16,20 +16,44 @@ from fake_orchestrator import FakeOrchestrator
 from http_server import small_store
 from metric_samples import samples
 from turnout import __version__
-from turnout.alert.alerts import AlertStatus
-from turnout.config import AlertSettings, SinkSettings, TargetSettings
-from turnout.plan.position import Position
+from turnout.plan.answers import AlertStatus, SinkState, SinkStatus
 from turnout.plan.times import now_milliseconds
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
-from turnout.sink.sink import SinkState, SinkStatus
 from turnout.store.database import Database
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import METRICS, Counters, Metrics
 
 DOCS = Path(__file__).parents[2] / "docs"
-ALERT = AlertSettings(table="final_ui", where="balance > 1", to=TargetSettings(log=True))
-SINK = SinkSettings(table="final_ui", topic="out")
+ALERT = AlertStatus(
+    name="large",
+    table="final_ui",
+    where="balance > 1",
+    to="log",
+    state="watching",
+    error=None,
+    rows=4,
+    waiting=2,
+    events=5,
+    delivered=3,
+    dropped=1,
+    last_delivered=None,
+)
+SINK = SinkStatus(
+    name="out",
+    table="final_ui",
+    topic="out",
+    format="json",
+    delivery="exactly_once",
+    state=SinkState.FAILING,
+    error=None,
+    generation=1,
+    version=3,
+    records=12,
+    last_written=None,
+    waiting_versions=2,
+    waiting_rows=7,
+)
 
 
 class Measured(FakeOrchestrator):
@@ -56,8 +80,8 @@ class Measured(FakeOrchestrator):
             control_read=False,
             waiting_messages=1,
             spark_starts=2,
-            alerts=(AlertStatus("large", ALERT, None, 5, 3, 1, None, 4, 2),),
-            sinks=(SinkStatus("out", SINK, SinkState.FAILING, None, Position(1, 3), 12, None, 2, 7),),
+            alerts=(ALERT,),
+            sinks=(SINK,),
         )
 
 

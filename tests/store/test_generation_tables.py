@@ -67,7 +67,7 @@ def test_batch_that_fails_leaves_nothing(tables: GenerationTables) -> None:
 def test_published_tables_have_the_declared_columns_only(tables: GenerationTables) -> None:
     window = read_window(tables.database, Window("final_ui"))
     assert [column.name for column in window.columns] == ["userId", "name", "email", "age", "accountType", "balance"]
-    assert (window.generation, window.total) == (3, 0)
+    assert (window.position.generation, window.total) == (3, 0)
 
 
 def catching_up(folder: Path, **sections: Any) -> GenerationTables:

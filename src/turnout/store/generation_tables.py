@@ -33,6 +33,8 @@ class GenerationTables:
         self.generation = generation
         self.layout = layout
         self.schema = f"g{generation}"
+        self.kept_views: set[str] = set()
+        """The views whose rows were copied: batches keep them up to date while the others wait to be built."""
         self._lives: Mapping[tuple[str, int], int] | None = None
         """How often partitions were deleted; what stands in the table, once that was read."""
         self._left_out: KeysLeftOut | None = None

@@ -3,6 +3,7 @@
 `serve/metrics.py` writes them for Prometheus, and `make reference` what each means to docs/reference/metrics.md.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -10,8 +11,7 @@ from typing import Literal, NamedTuple
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
 
-from turnout.alert.alerts import AlertStatus
-from turnout.sink.sink import SinkStatus
+from turnout.plan.answers import AlertStatus, SinkStatus
 from turnout.swap.health import Readiness
 
 # They would double the number of series, and say no more than process_start_time_seconds.
@@ -191,3 +191,7 @@ class Metrics:
     alerts: Sequence[AlertStatus] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many keys are left out of each view that can multiply rows."""
+
+    @property
+    def newest_record_age_seconds(self) -> float | None:
+        return None if self.newest_record is None else max(0.0, time.time() - self.newest_record / 1000)

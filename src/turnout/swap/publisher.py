@@ -8,14 +8,13 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 import duckdb
 
 from turnout.config import Settings
-from turnout.config.changes import Change, compare
+from turnout.config.changes import SettingChange, compare
 from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
 from turnout.logs import about
@@ -23,9 +22,9 @@ from turnout.plan.control import Action, ControlMessage, Outcome
 from turnout.plan.guards import BrokenGuard
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, Standing, SwapState, Verdict
-from turnout.plan.times import now_milliseconds
+from turnout.plan.times import now_milliseconds, now_text
 from turnout.store import config_history
-from turnout.store.config_history import ConfigVersion, as_json
+from turnout.store.config_history import ConfigEntry, as_json
 from turnout.store.kept_sources import origins_json
 from turnout.store.ledger import CandidateRecord, Ledger, SwapRecord
 from turnout.swap.applies import Apply, described
@@ -111,7 +110,7 @@ class Publisher:
             self._ledger.set_status(
                 cursor,
                 **self._ledger.plan_values(plan),
-                lastApplied=_now(),
+                lastApplied=now_text(),
                 generation=generation.number,
                 state=SwapState.LIVE.value,
                 requestId=asker.request_id if asker else None,
@@ -206,7 +205,7 @@ class Publisher:
             self.discard("another file was applied")  # the candidate's would take this one back
         with self._ledger.database.write() as cursor:
             self._ledger.add_swap(cursor, swap)
-            self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
+            self._ledger.set_status(cursor, lastApplied=now_text(), requestId=message.request_id)
             self._keep(cursor, apply.settings, apply.changes, swap)
             decided = self._queue.write_outcomes(cursor, [message], [answer])
         try:
@@ -219,18 +218,18 @@ class Publisher:
         self,
         cursor: duckdb.DuckDBPyConnection,
         settings: Settings,
-        changes: Sequence[Change],
+        changes: Sequence[SettingChange],
         swap: SwapRecord,
     ) -> None:
         text, last = file_text(settings), config_history.newest(self._ledger.database)
         if not text:
             return  # of settings that came from no file nothing can be kept
-        entry = ConfigVersion(
+        entry = ConfigEntry(
             generation=swap.generation,
             requester=swap.requester,
             request_id=swap.request_id,
             outcome=swap.outcome,
-            changes=self._ledger.hide(as_json(changes)),
+            changes=[SettingChange.model_validate(one) for one in self._ledger.hide(as_json(changes))],
             document=text,
             on_disk=self._configuration.on_disk() or (last.on_disk if last else text),
         )
@@ -274,7 +273,7 @@ class Publisher:
             self._say("INFO", f"no change: {self.plan.describe()}")
         with self._ledger.database.write() as cursor:
             for message in unchanged:
-                self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
+                self._ledger.set_status(cursor, lastApplied=now_text(), requestId=message.request_id)
             decided = self._queue.write_outcomes(cursor, messages, [self._answer(verdict) for verdict in verdicts])
         self._queue.announce(decided)
 
@@ -310,7 +309,3 @@ def _result(generation: Generation, outcome: Outcome, *details: str) -> dict[str
         "detail": "; ".join(filter(None, details)),
         "sources": json.dumps(origins_json(generation.origins)),
     }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
