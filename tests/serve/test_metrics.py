@@ -17,7 +17,6 @@ from http_server import small_store
 from metric_samples import samples
 from turnout import __version__
 from turnout.plan.answers import AlertStatus, SinkState, SinkStatus
-from turnout.plan.times import now_milliseconds
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
 from turnout.store.database import Database
@@ -68,18 +67,21 @@ class Measured(FakeOrchestrator):
     def metrics(self) -> Metrics:
         return Metrics(
             readiness=self.ready,
+            values={
+                "turnout_records_total": {"1": 1000, "2": 40},
+                "turnout_generations": {"live": 1, "catching_up": 1},
+                "turnout_candidate_generation": 9,
+                "turnout_building_percent": 40.0,
+                "turnout_lag_records": {("users", "0"): 3, ("users", "1"): 0},
+                "turnout_kafka_up": False,
+                "turnout_newest_record_age_seconds": 5.0,
+                "turnout_control_up": False,
+                "turnout_control_waiting": 1,
+                "turnout_spark_starts_total": 2,
+                "turnout_left_out_keys": {},
+            },
             counters=self.counters,
             published=1,
-            records={1: 1000, 2: 40},
-            generations={"live": 1, "catching_up": 1},
-            candidate=9,
-            building_percent=40.0,
-            lags={("users", 0): 3, ("users", 1): 0},
-            kafka_answers=False,
-            newest_record=now_milliseconds(),
-            control_read=False,
-            waiting_messages=1,
-            spark_starts=2,
             alerts=(ALERT,),
             sinks=(SINK,),
         )

@@ -18,10 +18,8 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import Outcome
 from turnout.plan.tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database, first_row
-from turnout.swap.metrics import METRICS, Metrics
+from turnout.swap.metrics import METRICS, Metrics, MetricValues
 from turnout.swap.publisher import DISCARDED
-
-_Values = float | Mapping[str, float | None] | Mapping[tuple[str, str], float]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -52,22 +50,12 @@ class _Scrape(Collector):
 
     def _state(self) -> Iterator[Metric]:
         now, sinks, alerts = self.metrics, self.metrics.sinks, self.metrics.alerts
-        state: dict[str, _Values | None] = {
+        state: dict[str, MetricValues] = {
             "turnout_build_info": {__version__: 1},
             "turnout_ready": now.readiness.ready,
             "turnout_trouble": {} if now.readiness.ready else {now.readiness.code: 1},
             "turnout_published_generation": now.published,
-            "turnout_generations": now.generations,
-            "turnout_building_percent": now.building_percent,
-            "turnout_candidate_generation": now.candidate,
-            "turnout_records_total": {str(number): count for number, count in now.records.items()},
-            "turnout_lag_records": {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()},
-            "turnout_kafka_up": now.kafka_answers,
-            "turnout_newest_record_age_seconds": now.newest_record_age_seconds,
-            "turnout_control_up": now.control_read,
-            "turnout_control_waiting": now.waiting_messages,
-            "turnout_spark_starts_total": now.spark_starts,
-            "turnout_left_out_keys": now.left_out,
+            **now.values,
             "turnout_sink_up": {sink.name: sink.state == "writing" for sink in sinks},
             "turnout_sink_waiting_versions": {sink.name: sink.waiting_versions for sink in sinks},
             "turnout_sink_waiting_rows": {sink.name: sink.waiting_rows for sink in sinks},
@@ -132,7 +120,7 @@ def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[
     return {str(outcome): dict(found).get(outcome, 0) for outcome in outcomes}
 
 
-def _metric(name: str, values: _Values) -> Metric:
+def _metric(name: str, values: MetricValues) -> Metric:
     """A gauge or a counter as it is defined: a value, or one for each value of its labels that is known."""
     defined = METRICS[name]
     family = (CounterMetricFamily if defined.kind == "counter" else GaugeMetricFamily)(

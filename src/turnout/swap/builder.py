@@ -39,7 +39,7 @@ class Stopping(Exception):  # noqa: N818 - not an error
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error
-    """Ends a build: a cancel or a rollback waits."""
+    """Ends a build. Its argument has the messages that end it, and what becomes of each."""
 
 
 @dataclass(slots=True)

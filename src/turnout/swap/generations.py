@@ -315,7 +315,7 @@ class Generations:
         tables = self._tables(record)
         topics -= {plan.topics[source] for source in read} | topics_made_anew(tables)
         kept = KeptTopics(tables, Offsets.from_json(record.start_offsets), frozenset(topics))
-        anew = kept.offsets().made_anew(self._ends(sorted(topics)))
+        anew = kept.offsets().made_anew(self._clients.topics.living_ends(sorted(topics)))
         return replace(kept, topics=kept.topics - {topic for topic, _ in anew.next}) if anew else kept
 
     def settings_of(self, record: GenerationRecord) -> Settings | None:
@@ -363,7 +363,7 @@ class Generations:
         kafka = Kafka(
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
-            ends=self._ends,
+            ends=self._clients.topics.living_ends,
             wait_for_more=self._clients.end_watch.wait_for_more,
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
@@ -404,17 +404,6 @@ class Generations:
         for number in stale:
             self.clear(number)
         return [number for number in stale if number]
-
-    def _ends(self, topics: Sequence[str]) -> Offsets:
-        """The ends of topics, without those that do not exist any more."""
-        ends: dict[tuple[str, int], int] = {}
-        for topic in topics:
-            try:
-                ends |= self._clients.topics.end_offsets([topic]).next
-            except TurnoutError as error:
-                if error.code != "unknown_topic":
-                    raise
-        return Offsets(ends)
 
     def _range(self, plan: Plan, kept: Collection[str]) -> tuple[Offsets, Offsets]:
         """Return the start of topics that are not kept, and the end up to which all topics are caught up on."""
