@@ -184,7 +184,7 @@ def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], dist
 
 def _excepted(values: Sequence[Any]) -> str:
     """How many values are exceptions, and the most frequent of them."""
-    frequent = Counter(_shown(json_of(value)) for value in values).most_common(_EXCEPTIONS_SHOWN)
+    frequent = Counter(_shortened(json_of(value)) for value in values).most_common(_EXCEPTIONS_SHOWN)
     more = ", ..." if sum(times for _, times in frequent) < len(values) else ""
     shown = ", ".join(text if times == 1 else f"{text} ({times:,}x)" for text, times in frequent)
     return f"{len(values):,} do not fit: {shown}{more}"
@@ -192,7 +192,7 @@ def _excepted(values: Sequence[Any]) -> str:
 
 def _range(kind: str, given: Sequence[Any]) -> str:
     fit = fit_of(kind)
-    least, most = (_shown(text_of(chosen(given, key=fit))) for chosen in (min, max))
+    least, most = (_shortened(text_of(chosen(given, key=fit))) for chosen in (min, max))
     return least if least == most else f"{least} to {most}"
 
 
@@ -206,5 +206,5 @@ def _hint(name: str, kind: str, given: Sequence[Any]) -> list[str]:
     return []
 
 
-def _shown(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

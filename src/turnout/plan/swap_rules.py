@@ -92,11 +92,7 @@ class _Refusal(Enum):
         "the first build cannot be cancelled: no generation is published yet",
         "wait until it is published, and send another plan then",
     )
-    NO_BUILD = (
-        "nothing_to_cancel",
-        "no build is under way",
-        "send a rollback to undo what is published",
-    )
+    NO_BUILD = "nothing_to_cancel", "no build is under way", "send a rollback to undo what is published"
     NO_CANDIDATE = (
         "no_candidate",
         "there is no candidate: none was made, or it was published, replaced or discarded, or its time ended",

@@ -300,12 +300,12 @@ def check_records(
     fields |= _undeclared(values) if schemas is None else set()
     if not fields:
         hint = f"name a topic whose values are {'JSON objects' if schemas is None else source.format}, or set format"
-        return Finding(subject, "fault", f"{text}: {_shown(reasons)}", hint)
+        return Finding(subject, "fault", f"{text}: {_most_frequent(reasons)}", hint)
     absent = [name for name in source.columns if name not in fields]
     if source.key in absent:
         has = ", ".join(sorted(fields)[:10])
         return Finding(subject, "fault", f"no record has the key {source.key} (has: {has})", "fix key and columns")
-    told = f"{text}: {_shown(reasons)}" if reasons else text
+    told = f"{text}: {_most_frequent(reasons)}" if reasons else text
     if absent:
         names = f"column {absent[0]} is" if len(absent) == 1 else f"columns {', '.join(absent)} are"
         told += f"; {names} in none of them"
@@ -331,7 +331,7 @@ def _undeclared(values: Sequence[bytes | None]) -> set[str]:
     return found
 
 
-def _shown(reasons: Counter[str]) -> str:
+def _most_frequent(reasons: Counter[str]) -> str:
     return ", ".join(f"{reason} ({times}x)" for reason, times in reasons.most_common(_REASONS_SHOWN))
 
 
