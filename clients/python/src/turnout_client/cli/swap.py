@@ -104,7 +104,7 @@ def swap(
 ) -> Printed:
     """Move the tables to other topics, or to another join, without a break; wait for the outcome.
 
-    What you leave out stays as it is. Ctrl-C asks whether to cancel the swap; otherwise it goes on. Exit code 1 when
+    What you leave out stays as it is. Ctrl-C asks whether to cancel the swap; otherwise it continues. Exit code 1 when
     the outcome is `rejected`, `failed`, `superseded` or `cancelled`. What each field means: docs/reference/control.md.
     """
     topics = {"users": users, "accounts": accounts} | dict(map(_source_topic, topic or ()))
