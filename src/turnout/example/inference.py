@@ -92,6 +92,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
+def different(values: int) -> str:
+    return "1 value" if values == 1 else f"{values:,} different values"
+
+
 def _word(value: Any) -> str:
     return _WORDS.get(type(value), "other value")
 
@@ -179,7 +183,7 @@ def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], dist
     if kind == "string" and (len(words) > 1 or words.keys() - {"text", "binary value"}):
         kinds = ", ".join(counted(count, word) for word, count in words.most_common())
         return [f"{kinds}: kept as JSON text"]
-    return [counted(distinct, "value")]
+    return [different(distinct)]
 
 
 def _excepted(values: Sequence[Any]) -> str:

@@ -98,16 +98,6 @@ class ApplyRequest:
     force: bool = False
 
 
-def topic_field(source: str) -> str:
-    """The field of a message that names the topic of a source."""
-    return f"{source}Topic"
-
-
-def join_field(view: str) -> str:
-    """The field of a message that names the join of one view."""
-    return f"{view}JoinType"
-
-
 def resolve(message: ControlMessage, current: Plan) -> Plan:
     """The plan after a change. `joinType` applies to every view that the message has no other join for.
 

@@ -30,13 +30,12 @@ from turnout.plan.control import (
     ControlMessage,
     ControlRejected,
     clipped,
-    join_field,
-    topic_field,
 )
 from turnout.plan.filter_values import show
 from turnout.plan.joins import ALIASES, Join, parse_join
 from turnout.plan.nearest import nearest
 from turnout.plan.plan import TOPIC_PATTERN, Start, parse_topic
+from turnout_client.control_fields import join_field, topic_field
 
 TopicFault = Callable[[str], tuple[str, str] | None]
 """The fault of a topic that is well spelled but not allowed, and a hint."""

@@ -70,10 +70,10 @@ def check_all(path: Path) -> list[Finding]:
     found = [_tried("java", lambda: str(find_java()))]
     try:
         settings = load(path)
-        described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
-        described += f", {len(settings.sinks)} sinks" if settings.sinks else ""
-        described += f", {len(settings.alerts)} alerts" if settings.alerts else ""
-        found.insert(0, Finding("configuration", "ok", described))
+        has = {"source": len(settings.sources), "view": len(settings.views)}
+        has |= {"sink": len(settings.sinks), "alert": len(settings.alerts)}
+        described = ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in has.items() if count)
+        found.insert(0, Finding("configuration", "ok", f"{path} is valid: {described}"))
         found += [_data_dir(settings.data_dir), _server(settings.server), *check_spark(settings.spark)]
         if any(view.sql is not None for view in settings.views.values()):
             found.append(_tried("views", lambda: _own_views(settings)))
@@ -287,7 +287,7 @@ def check_records(
     By its key a tombstone is one that removes a row, which is no fault.
     """
     if not values:
-        return Finding(subject, "ok", "no record to look at")
+        return Finding(subject, "ok", "no records yet")
     shape = shape_of(source_table("source", source, source.topic), 0)
     decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values, keys=keys))
     rows = decoded.rows[0]
