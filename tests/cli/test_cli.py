@@ -36,9 +36,6 @@ from http_server import application, serving, small_store
 from small_disk import fill, small_disk
 from turnout import config
 from turnout.cli import app
-from turnout.cli.output import cell, printable
-from turnout.cli.questions import bar
-from turnout.cli.tables import interfaces
 from turnout.config import sent
 from turnout.errors import TurnoutError
 from turnout.java.jars import resolve
@@ -48,6 +45,9 @@ from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.store.outgoing import SinkPosition
 from turnout.testing import patience, wait_until
+from turnout_client.cli.output import cell, printable
+from turnout_client.cli.questions import bar
+from turnout_client.cli.tables import interfaces
 
 COMMANDS = [
     "demo",
