@@ -80,17 +80,14 @@ class TopicChannel:
         self._checked_at = 0.0
         self._noted_at = 0.0
 
-    @property
-    def is_open(self) -> bool:
-        return self._writer is not None
+    def open(self) -> Position | None:
+        """End what was under way, learn what the topic holds, and return how far it was written.
 
-    @property
-    def outdated(self) -> bool:
-        """Whether files that it was set up with have changed, such as a renewed certificate."""
-        return self._writer is not None and self._writer.outdated
-
-    def open(self) -> Position:
-        """End what was under way, learn what the topic holds, and return how far it was written."""
+        None where it is open already; it is opened anew where files have changed, such as a renewed certificate.
+        """
+        if self._writer is not None and not self._writer.outdated:
+            return None
+        self.close()
         found = self._reader.find()
         writer = TopicWriter(self._kafka, self._writing, self._stopping)
         try:
