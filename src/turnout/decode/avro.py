@@ -25,7 +25,7 @@ _DEEPEST = 100
 _MOST_TYPES = 1_000
 """Named types of a schema: what is told of all of them takes a time that grows with their square."""
 _MOST_DIGITS = 1_000
-"""Of a decimal. The time to read one grows with the square of its digits: a megabyte of them takes a minute."""
+"""Digits of a decimal. The time to read one grows with their square: a megabyte of them takes a minute."""
 _MOST_BITS = math.ceil(_MOST_DIGITS * math.log2(10))
 _EXACT = Context(prec=_MOST_DIGITS + 1)
 
