@@ -216,11 +216,11 @@ def test_header_of_the_environment_goes_to_no_other_address(tmp_path: Path, vari
 def test_merge_keys_are_bounded_before_they_are_merged(tmp_path: Path) -> None:
     keys = ", ".join(f"k{number}: 1" for number in range(2_000))
     bomb = f"x: &x {{{keys}}}\n" + "".join(f"m{n}: {{<<: [{', '.join(['*x'] * 100)}]}}\n" for n in range(300))
-    with pytest.raises(ConfigError, match="<< merges more than 50,000 values"):
+    with pytest.raises(ConfigError, match="its anchors stand for more than 100,000 values"):
         in_force(tmp_path).proposed(bomb)
     nested = f"x0: &x0 {{{keys[:300]}}}\n".replace(", }", "}")
     nested += "".join(f"x{n}: &x{n} {{<<: [{', '.join([f'*x{n - 1}'] * 40)}]}}\n" for n in range(1, 6))
-    with pytest.raises(ConfigError, match="<< merges more than 50,000 values"):
+    with pytest.raises(ConfigError, match="its anchors stand for more than 100,000 values"):
         in_force(tmp_path).proposed(nested)
     few = "sources: {users: &s {topic: a, table: a, key: k, columns: {k: string}}, b: &b {<<: *s, table: b}, "
     few += "c: {<<: *b, table: c}}\nviews: {}"
