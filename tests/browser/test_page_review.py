@@ -206,6 +206,7 @@ def test_rows_are_filtered_and_sorted_and_kept_in_the_address(browser: Browser, 
         page.get_by_role("button", name="userId").click()
         page.get_by_role("button", name="userId").click()
         expect(page.locator("#review-table th[aria-sort=descending]")).to_contain_text("userId")
+        expect(page.locator("#review-where")).to_have_attribute("placeholder", "age >= 30, name contains an")
         wait_until(lambda: lines(page)[0][:2] == ["added", "u0044"], what="the order")
         page.get_by_label("Where, of either row").fill("age = 99")
         page.keyboard.press("Enter")
@@ -254,9 +255,9 @@ def test_everybody_sees_the_candidate_in_the_header_and_viewers_cannot_decide(
         expect(page.locator("#candidate")).to_be_hidden()
         for name in ("Publish", "Discard"):
             expect(page.get_by_role("button", name=name)).to_be_hidden()
-        reviewed.end("its time ended (swap.candidate_seconds: 3600)")
+        reviewed.end("it expired (swap.candidate_seconds: 3600)")
         expect(page.locator("#review-said")).to_contain_text(
-            "Generation 2 is no longer a candidate: its time ended (swap.candidate_seconds: 3600)."
+            "Generation 2 is no longer a candidate: it expired (swap.candidate_seconds: 3600)."
         )
         page.get_by_role("button", name="Look at").click()
         visit.wait_for_rows("u0000")

@@ -84,7 +84,7 @@ def test_file_of_random_records_is_checked_and_shows_joined_rows(
     assert {source["key"] for source in answer["sources"].values()} == {"userId"}
     assert [source["rows"] for source in answer["sources"].values()] == ["all", "latest"]
     assert "reading its newest 500 records" in made.stderr
-    assert "61 records, newest 61 looked at, 1 tombstone" in file.read_text()
+    assert "61 records, newest 61 read, 1 tombstone" in file.read_text()
     config = load(file, {})
     assert {kind.name for source in config.sources.values() for kind in source.columns.values()} == {
         *("string", "boolean", "int64", "decimal(38,0)", "double", "date", "timestamp")
@@ -142,7 +142,7 @@ def test_topics_of_no_use_are_a_line_each_and_nothing_is_written(
     for line, words in zip(
         lines,
         (
-            f"topic '{empty}' has no record to look at; write records to it first",
+            f"topic '{empty}' has no records; write records to it first",
             f"none of the newest 1 records of topic '{binary}' can be read: not valid JSON (1x); name a topic of JSON",
             f"topic '{sealed}' may not be read with Turnout's Kafka identity",
             f"topic '{missing}' does not exist; create it or name another (has: ",

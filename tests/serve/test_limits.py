@@ -191,7 +191,8 @@ def test_held_bytes_are_counted_for_each_client_and_given_back() -> None:
         held.begin("a").grow_to(20)
     assert (caught.value.code, caught.value.status) == ("too_much_unread", 429)
     assert "server.some_setting" in caught.value.hint
-    held.begin("b").grow_to(20)
+    other = held.begin("b")
+    other.grow_to(20)
     hold.release()
     hold.grow_to(90)
     assert (held.of("a"), held.of("b")) == (0, 20)
@@ -291,7 +292,8 @@ def test_snapshot_is_read_once_for_all_who_have_not_read_it(filling: Filling, mo
         for follower in followers:
             follower.subscribe(live)
         wait_until(lambda: bool(reads), what="a snapshot")
-        time.sleep(1)
+        subscribed = 'turnout_subscriptions{kind="changes"} 20.0'
+        wait_until(lambda: subscribed in HTTP.get(f"{url}/metrics").text, what="all subscriptions")
         filling.batch(users=[user(3001)])
         place = place_of(url, "users_ui")
         while any(follower.place != place for follower in followers):

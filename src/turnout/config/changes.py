@@ -4,16 +4,16 @@ The table here is the only place that says so. Everything is pure; `swap/applies
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from turnout.config.config_errors import SettingPath, is_secret, place
 from turnout.config.secrets import REDACTED
 from turnout.config.settings import Settings
+from turnout.plan.answers import Answer
 from turnout.plan.plan import Start
 from turnout_client.column_types import ColumnType
 
@@ -52,17 +52,14 @@ SECTIONS = ("sources", "views", "start", "sinks")
 _ORDERED = ("sources", "views", "columns")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One difference; values as people write them, secrets as `***`, None where there is none."""
+class SettingChange(Answer):
+    """A setting that differs; values as people write them, secrets as `***`, null where there is none."""
 
     path: str
-    before: Any
-    after: Any
+    before: Any = Field(validation_alias="from", serialization_alias="from")
+    after: Any = Field(validation_alias="to", serialization_alias="to")
     needs: Needs
-
-    def as_json(self) -> dict[str, Any]:
-        return {"path": self.path, "from": self.before, "to": self.after, "needs": self.needs.value}
+    """What it takes to put it in force."""
 
     def __str__(self) -> str:
         return f"{self.path}: {_brief(self.before)} -> {_brief(self.after)}"
@@ -76,10 +73,10 @@ def needs_of(path: SettingPath) -> Needs:
     raise KeyError(f"{place(path)} is not in the table of what settings need")
 
 
-def compare(old: Settings, new: Settings) -> tuple[Change, ...]:
+def compare(old: Settings, new: Settings) -> tuple[SettingChange, ...]:
     """What `new` has other than `old`, in the order of the settings."""
     return tuple(
-        Change(place(path), _shown(before, path), _shown(after, path), needs_of(path))
+        SettingChange(path=place(path), before=_value(before, path), after=_value(after, path), needs=needs_of(path))
         for path, before, after in _differences(old, new, ())
     )
 
@@ -105,7 +102,7 @@ def _are_models(items: Iterable[object]) -> bool:
     return all(isinstance(item, BaseModel) for item in items)
 
 
-def _shown(value: Any, path: SettingPath) -> Any:
+def _value(value: Any, path: SettingPath) -> Any:
     """A value as JSON, without secrets."""
     if value is None:
         return None
@@ -114,11 +111,11 @@ def _shown(value: Any, path: SettingPath) -> Any:
     if isinstance(value, BaseModel):
         # Only what is other than the default: a new source is then as it was written.
         given = {name: getattr(value, name) for name in type(value).model_fields if name in value.model_fields_set}
-        return {name: _shown(held, (*path, name)) for name, held in given.items() if held is not None}
+        return {name: _value(held, (*path, name)) for name, held in given.items() if held is not None}
     if isinstance(value, Mapping):
-        return {name: _shown(held, (*path, name)) for name, held in value.items()}
+        return {name: _value(held, (*path, name)) for name, held in value.items()}
     if isinstance(value, tuple | list):
-        return [_shown(held, (*path, number)) for number, held in enumerate(value)]
+        return [_value(held, (*path, number)) for number, held in enumerate(value)]
     if isinstance(value, Start):
         return value.to_json()
     if isinstance(value, ColumnType):

@@ -30,7 +30,7 @@ def whole_file(suggestion: Suggestion, carried: Mapping[str, Any], records: int,
     """A file with the settings of `carried` and what was found in the newest `records` records."""
     topics = ", ".join(source.example.topic for source in suggestion.sources)
     head = [
-        _comment("", f"Written by `turnout init --from` from the newest {records:,} records of each of {topics}."),
+        _comment("", f"Written by `turnout init --from` from the newest {records:,} records of each topic: {topics}."),
         "# Each line has its evidence as a comment. Correct what is wrong; `turnout check` compares with the records.",
         *(_comment("", note) for note in notes),
         "",
@@ -62,7 +62,7 @@ def topic_summary(example: TopicExample) -> str:
     found = [
         counted(example.sample.partitions, "partition"),
         counted(example.sample.offsets, "record"),
-        f"newest {looked:,} looked at",
+        f"newest {looked:,} read",
     ]
     if example.tombstones:
         found.append(counted(example.tombstones, "tombstone"))
@@ -93,7 +93,7 @@ def _view(view: View) -> Iterator[str]:
     yield f"    left: {quoted(view.left)}"
     yield f"    right: {right}"
     yield _line(f"    on: {_value(view.on)}", view.evidence)
-    yield _line("    join: left", f"every row of {view.left}, with the newest of the others, or nulls")
+    yield _line("    join: left", f"every row of {view.left}, with the newest row of its key in the others, or nulls")
 
 
 def _no_view(suggestion: Suggestion) -> str:

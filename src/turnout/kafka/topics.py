@@ -17,15 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.clients import (
-    AT_END,
-    AT_LOW,
-    MISSING,
-    Partition,
-    describe,
-    read_offsets,
-    renewed_consumer,
-)
+from turnout.kafka.clients import AT_END, AT_LOW, MISSING, Partition, describe, read_offsets, renewed_consumer
 from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, cause_of, passes
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout.plan.nearest import did_you_mean
@@ -120,6 +112,11 @@ class Topics:
     def end_offsets(self, topics: Iterable[str]) -> Offsets:
         """The offset that the next record of each partition will get."""
         return self.start_offsets(topics, Start("latest"))
+
+    def living_ends(self, topics: Iterable[str]) -> Offsets:
+        """The ends of those topics that exist."""
+        with self._question():
+            return Offsets(self._at(dict.fromkeys(self._living(topics), AT_END)))
 
     def ends(self, places: Iterable[tuple[str, int]]) -> dict[Partition, int]:
         """The offset after the last record of each partition, by one request."""

@@ -33,7 +33,7 @@ _MOST_ESTIMATED = 0.95
 """The share of what is not known to be done that an estimate adds at most."""
 
 
-class BuildProgress:
+class BuildMeter:
     """The progress of one build. The build's threads report; any thread may read."""
 
     def __init__(self, generation: int, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,10 +48,6 @@ class BuildProgress:
         self._to_read = self._left = self._records = 0
         self.sources: Mapping[str, Mapping[str, int]] = {}
         """For each source how many rows are kept and how many records are to be read, once that is known."""
-
-    @property
-    def step(self) -> BuildStep:
-        return self._step
 
     def read(self, left: int, records: int = 0) -> None:
         """Note how many records are left to read, and how many are stored; the first call begins the step."""
