@@ -6,6 +6,7 @@ value, so it imports nothing else of Turnout.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -164,6 +165,7 @@ def read_range(
     consumer.reported = None
     heard, following = time.monotonic(), max(wanted.start, 0)
     look_at, tries = heard + LOOK_SECONDS, 0
+    consumer.learn(wanted.topic)
     consumer.client.assign([kafka.TopicPartition(wanted.topic, wanted.partition, wanted.start)])
     try:
         while following < wanted.end:
@@ -273,6 +275,15 @@ class KeptConsumer:
         self.properties = dict(properties)
         self.reported: kafka.KafkaError | None = None
         self.client = kafka.Consumer({**properties, "error_cb": self.note})
+        self._learned: set[str] = set()
+
+    def learn(self, topic: str) -> None:
+        """Ask where a topic is, once: a client that finds out while it reads waits up to half a second for that."""
+        if topic not in self._learned:
+            self._learned.add(topic)
+            # Whether it is there, and may be read, is told when it is read.
+            with contextlib.suppress(kafka.KafkaException):
+                self.client.list_topics(topic, timeout=LOOK_SECONDS)
 
     def note(self, error: kafka.KafkaError) -> None:
         # "All brokers are down" follows the error that says why.
