@@ -3,8 +3,10 @@
 Nothing here imports Spark, Kafka or the store before a command needs it: `turnout --help` answers at once.
 """
 
+import atexit
 import os
 import signal
+import sys
 
 if "_TURNOUT_COMPLETE" in os.environ:  # a Ctrl-C while a shell completes ends it without a word
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -18,4 +20,13 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """The entry point of the `turnout` command."""
-    app(prog_name="turnout")
+    try:
+        app(prog_name="turnout")
+    except SystemExit as end:
+        if "duckdb" not in sys.modules or not isinstance(end.code, int):
+            raise
+        # DuckDB would list on stderr all that daemon threads still hold when Python frees its modules.
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code)

@@ -10,6 +10,7 @@ import ctypes
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -25,6 +26,8 @@ from turnout.store.feed import Feed
 from turnout.store.outgoing import SinkPositions
 
 FILE_NAME = "store.duckdb"
+_FORMAT = {"storage_compatibility_version": "v1.0.0"}
+"""The format of new stores is that of DuckDB 1, which takes no longer and which an older Turnout opens too."""
 
 _BOOKKEEPING = """
 CREATE SCHEMA IF NOT EXISTS turnout;
@@ -87,6 +90,7 @@ CREATE OR REPLACE VIEW main.alerts AS FROM turnout.alerts;
 
 PUBLISHED = "SELECT generation FROM turnout.published"
 _FETCHED_BY_ID = 1_000
+_CLOSING_SECONDS = 0.01
 
 
 class Interruptible(Protocol):
@@ -140,7 +144,7 @@ class Database:
     def _connect(self) -> duckdb.DuckDBPyConnection:
         new = not self.path.exists()
         try:
-            connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit})
+            connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit, **_FORMAT})
         except duckdb.IOException as error:
             if new and "No space" in str(error):
                 self.path.unlink(missing_ok=True)  # the beginning of a file is no store, also when there is room again
@@ -217,11 +221,16 @@ class Database:
     def reopen(self) -> None:
         """Close and open again: the way out after an error that DuckDB holds to be fatal, such as a full disk."""
         with self._shared:
-            self._connection.close()
+            self.close()
             self._connection = self._connect()
 
     def close(self) -> None:
-        self._connection.close()
+        """Close when the statements of other threads have ended: DuckDB refuses to while one runs."""
+        while True:
+            try:
+                return self._connection.close()
+            except duckdb.ResourceInUseException:
+                time.sleep(_CLOSING_SECONDS)
 
 
 def scalar(
@@ -241,8 +250,8 @@ def first_row(
 
 
 def arrow_table(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
-    """Run a statement; its rows in memory."""
-    return cursor.execute(sql, list(parameters)).to_arrow_table()
+    """Run a statement; its rows in memory, as a relation gives them: a result of `execute` copies them."""
+    return cursor.sql(sql, params=list(parameters)).to_arrow_table()
 
 
 @contextmanager
