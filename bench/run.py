@@ -38,6 +38,7 @@ import starved  # noqa: E402
 import summaries  # noqa: E402
 import sustained  # noqa: E402
 import swaps  # noqa: E402
+import timeline  # noqa: E402
 import usage_table  # noqa: E402
 import viewers  # noqa: E402
 from context import QUICK, Bench, Sizes  # noqa: E402
@@ -64,11 +65,12 @@ MEASURES: dict[str, Callable[[Bench], Any]] = {
     "starved": starved.measure,
     "cluster": cluster.measure,
     "capacity": capacity.measure,
+    "timeline": timeline.measure,
 }
 
 
-BY_NAME_ONLY = ("capacity",)
-"""Measured for a page of its own, and left out of a whole run, which has to end within half an hour."""
+BY_NAME_ONLY = ("capacity", "timeline")
+"""Left out of a whole run, which has to end within half an hour: for a page of its own, and to look for waits."""
 
 
 def main() -> int:

@@ -103,7 +103,8 @@ def _shape(kind: Any) -> str:
     """A model by the names of its fields: `{"tables": [{"name", "rows"}]}`."""
     kind = plain(kind)
     if is_model(kind):
-        named = {field.alias or name: _shape(field.annotation) for name, field in kind.model_fields.items()}
+        sent = {name: field for name, field in kind.model_fields.items() if not field.exclude}
+        named = {field.serialization_alias or name: _shape(field.annotation) for name, field in sent.items()}
         fields = ", ".join(f'"{name}": {inner}' if inner else f'"{name}"' for name, inner in named.items())
         return f"{{{fields}}}"
     if get_origin(kind) is list and (inner := _shape(get_args(kind)[0])):

@@ -12,9 +12,10 @@ import pytest
 from fake_webhook import Hook, hooked
 from filled_store import Filling
 from turnout.alert import alerts
-from turnout.alert.alerts import Alerts, AlertStatus
+from turnout.alert.alerts import Alerts
 from turnout.config import AlertSettings, KafkaSettings
 from turnout.errors import TurnoutError
+from turnout.plan.answers import AlertStatus
 from turnout.store.database import Database
 from turnout.store.query.windows import Window, list_tables, read_window
 from turnout.testing import wait_until
@@ -108,7 +109,7 @@ def test_log_has_a_line_for_each_event(running: Watched) -> None:
     assert begun == ("INFO", "alert large watches final_ui where balance > 1")
     assert (entered[0], left[0]) == ("WARNING", "INFO")
     assert entered[1].startswith('alert large: u1 entered: {"userId": "u1"')
-    status = running.status().to_json()
+    status = running.status().model_dump()
     assert status.pop("lastDelivered") is not None
     assert status == {
         "name": "large",
@@ -156,7 +157,7 @@ def test_webhook_that_is_away_gets_everything_when_it_is_back(running: Watched, 
     wait_until(lambda: running.status().error is not None, what="the failure is told")
     running.filling.batch(accounts=[account(1, 0.0)])
     wait_until(lambda: running.status().waiting == 3, what="all events wait")
-    status = running.status().to_json()
+    status = running.status().model_dump()
     assert status["state"] == "failing"
     assert "the webhook 127.0.0.1 cannot be reached" in status["error"]
     with hooked(port, hook=hook):
@@ -243,7 +244,7 @@ def test_alert_that_is_removed_leaves_nothing_behind(running: Watched, quick: No
 def test_condition_that_the_shown_table_cannot_fulfil_is_told_and_made_up_for(running: Watched) -> None:
     running.start(large=alert(where="score > 1"))
     wait_until(lambda: running.status().error is not None, what="the error")
-    assert "no column 'score'" in str(running.status().to_json()["error"])
+    assert "no column 'score'" in str(running.status().model_dump()["error"])
     assert [level for level, _ in running.said] == ["WARNING"]
 
 

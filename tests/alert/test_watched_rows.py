@@ -25,7 +25,7 @@ from turnout.alert.watched_rows import StepResult, WatchedRows
 from turnout.config import AlertSettings, KafkaSettings, Settings, TargetSettings
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
-from turnout.sink.records import keeps_up, published_table
+from turnout.sink.records import kept_changes, published_table
 from turnout.store.database import Database
 
 LOG = TargetSettings(log=True)
@@ -348,7 +348,7 @@ def test_events_fold_to_the_rows_that_fulfil_the_alert_and_arrive_though_the_tar
                 position = rows._position
                 with database.read() as cursor:
                     now = published_table(cursor, "final_ui")
-                exact = not moved and position is not None and now is not None and keeps_up(now, position)
+                exact = not moved and bool(position and now and kept_changes(now, position))
                 rows.step()
                 found = fold.take()
                 if exact:  # each batch by itself

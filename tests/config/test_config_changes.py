@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from turnout.config import Settings, parse
-from turnout.config.changes import NEEDS, Change, Needs, compare, needs_of
+from turnout.config.changes import NEEDS, Needs, SettingChange, compare, needs_of
 from turnout.config.config_errors import SettingPath, annotation_at, is_model, plain
 
 TOKEN = "sixteen-letters-or-more"
@@ -125,17 +125,15 @@ def test_compare_names_each_difference(
     old: dict[str, Any], new: dict[str, Any], changes: list[tuple[str, Any, Any, str]]
 ) -> None:
     found = compare(settings(**old), settings(**new))
-    assert [tuple(change.as_json().values()) for change in found] == changes
-    json.dumps([change.as_json() for change in found])
+    assert [tuple(change.model_dump(mode="json").values()) for change in found] == changes
+    json.dumps([change.model_dump(mode="json") for change in found])
 
 
 def test_change_is_one_line() -> None:
-    change = Change("sources.users.columns.phone", None, "string", Needs.GENERATION)
+    change = SettingChange(path="sources.users.columns.phone", before=None, after="string", needs=Needs.GENERATION)
     assert str(change) == "sources.users.columns.phone: none -> string"
-    assert (
-        str(Change("sources.x", {"topic": "t", "key": "k"}, None, Needs.GENERATION))
-        == "sources.x: (topic, key) -> none"
-    )
+    gone = SettingChange(path="sources.x", before={"topic": "t", "key": "k"}, after=None, needs=Needs.GENERATION)
+    assert str(gone) == "sources.x: (topic, key) -> none"
 
 
 kinds = st.sampled_from(["string", "int64", "double", "decimal(9,2)"])
@@ -175,7 +173,7 @@ def test_compare_finds_a_difference_exactly_where_settings_differ(old: dict[str,
     }
     ordered = [json.dumps(_plain(one), default=str) for one in (before, after)]
     assert bool(there) == (ordered[0] != ordered[1])
-    assert "hunter2" not in json.dumps([change.as_json() for change in there])
+    assert "hunter2" not in json.dumps([change.model_dump(mode="json") for change in there])
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.joins import Join
 from turnout.plan.plan import Start
 from turnout.store import config_history
-from turnout.store.config_history import ConfigVersion
+from turnout.store.config_history import ConfigEntry
 from turnout.store.database import Database
 from turnout.swap.applies import in_force_at_start
 
@@ -247,11 +247,11 @@ class Starts:
         proposed = self.configuration.proposed(
             f"server: {{max_viewers: {limit}}}\nkafka: {{properties: {{a.b: '***'}}}}"
         )
-        entry = ConfigVersion(
+        entry = ConfigEntry(
             generation=1,
             requester="ops",
             outcome="applied",
-            changes=[change.as_json() for change in proposed.changes],
+            changes=list(proposed.changes),
             document=file_text(proposed.settings),
             on_disk=self.configuration.on_disk() or "",
         )
@@ -285,7 +285,7 @@ def test_start_that_cannot_read_what_was_applied_says_what_to_do(tmp_path: Path,
     path = tmp_path / "turnout.yaml"
     path.write_text("{}\n")
     in_force_at_start(load(path, {}), database)
-    entry = ConfigVersion(
+    entry = ConfigEntry(
         generation=1,
         requester="ops",
         outcome="applied",
@@ -306,9 +306,9 @@ def test_history_keeps_the_newest(database: Database, monkeypatch: pytest.Monkey
     assert config_history.newest(database) is None
     for number in range(5):
         with database.write() as cursor:
-            entry = ConfigVersion(
+            entry = ConfigEntry(
                 generation=number, requester="a", outcome="applied", changes=[], document="d", on_disk="o"
             )
             config_history.add(cursor, entry)
     assert [entry.generation for entry in config_history.entries(database)] == [4, 3, 2]
-    assert config_history.entries(database)[0].as_json()["time"].tzinfo is not None
+    assert config_history.entries(database)[0].model_dump()["time"].tzinfo is not None

@@ -22,7 +22,7 @@ from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import ApplyRequest, Outcome
 from turnout.spark.generation import GenerationQuery
 from turnout.spark.read.catch_up import Piece
-from turnout.swap.build_progress import BuildProgress
+from turnout.swap.build_progress import BuildMeter
 from turnout.swap.control_queue import QueuedMessage, Reply
 from turnout.testing import create_topic, patience, produce, wait_until
 from turnout_process import ASKED_SECONDS
@@ -232,13 +232,13 @@ def test_progress_moves_while_records_are_read_and_covers_the_views(
     # So that the view is built in parts.
     monkeypatch.setattr("turnout.spark.writing.SMALL_BATCH", 0)
     shares: list[float] = []
-    views = BuildProgress.views
+    views = BuildMeter.views
 
-    def noted(self: BuildProgress, done: float) -> None:
+    def noted(self: BuildMeter, done: float) -> None:
         shares.append(done)
         views(self, done)
 
-    monkeypatch.setattr(BuildProgress, "views", noted)
+    monkeypatch.setattr(BuildMeter, "views", noted)
     with building(tmp_path, spark, names, go_on) as built:
         shares.clear()
         first = built.running.orchestrator.status()["progress"]

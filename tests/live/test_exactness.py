@@ -155,7 +155,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def settings_of(case: Case, folder: Path, prefix: str = "") -> Settings:
+def settings_of(case: Case, folder: Path, prefix: str = "", views: dict[str, Any] | None = None) -> Settings:
     users: dict[str, Any] = {
         "topic": f"{prefix}u",
         "table": "users_ui",
@@ -174,19 +174,22 @@ def settings_of(case: Case, folder: Path, prefix: str = "") -> Settings:
     }
     view: dict[str, Any] = {"left": "users", "right": "accounts", "on": "userId", "duplicates": case.duplicates.value}
     view |= {"max_rows_per_key": case.max_rows_per_key} if case.max_rows_per_key else {}
-    views = {f"by_{join}": view | {"join": join.value} for join in case.joins}
+    views = views or {f"by_{join}": view | {"join": join.value} for join in case.joins}
     return parse({"sources": {"users": users, "accounts": accounts}, "views": views}, folder, {})
 
 
 class Runner(FedGeneration):
     """The generation of a case."""
 
-    def __init__(self, spark: SparkSession, case: Case, folder: Path, prefix: str = "") -> None:
-        """`prefix` stands before the names of its topics, which are real ones then."""
+    def __init__(
+        self, spark: SparkSession, case: Case, folder: Path, prefix: str = "", views: dict[str, Any] | None = None
+    ) -> None:
+        """`prefix` stands before the names of its topics, which are real ones then; `views` in place of the case's."""
         self._case = case
         self._prefix = prefix
         before = Offsets({(f"{prefix}{t}", p): 0 for t in ("u", "a") for p in range(3)})
-        super().__init__(spark, settings_of(case, folder, prefix), folder, before, case.course.target(before))
+        settings = settings_of(case, folder, prefix, views)
+        super().__init__(spark, settings, folder, before, case.course.target(before))
 
     def play(self, *, replays: bool = True) -> None:
         self._case.course.play(self, self.start, partial(compare, self._case, self), replays=replays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -46,6 +46,65 @@ def test_tables_with_kept_sources_equal_a_plain_computation(
             if number in case.course.restarts:
                 runner.restart()
             compare(case, runner, seen, views=built)
+        runner.database.close()
+
+
+VIEWS: dict[str, list[dict[str, Any]]] = {
+    "joined": [{"left": "users", "right": "accounts", "on": "userId", "join": join} for join in ("left", "right")],
+    "paired": [
+        {"left": "users", "right": "accounts", "on": "userId", "join": "full", "duplicates": "all"}
+        | {"max_rows_per_key": most}
+        for most in (1, 4)
+    ],
+    "chained": [
+        {
+            "left": "users",
+            "steps": [
+                {"right": "accounts", "on": {"left": "name", "right": "accountType"}, "join": join, "duplicates": "all"}
+            ],
+            "max_rows_per_key": 2,
+        }
+        for join in ("full", "inner")
+    ],
+    "counted": [
+        {
+            "sources": ["users", "accounts"],
+            "on": "userId",
+            "columns": {"userId": "string", "n": "int64"},
+            "sql": f"SELECT userId, count({what}) AS n FROM users JOIN accounts USING (userId) GROUP BY userId",
+        }
+        for what in ("*", "balance")
+    ],
+}
+"""The views that a file may have, each in two ways."""
+
+files = (
+    st.fixed_dictionaries({name: st.sampled_from([None, *ways]) for name, ways in VIEWS.items()})
+    .map(lambda chosen: {name: view for name, view in chosen.items() if view})
+    .filter(bool)
+)
+
+
+@settings(max_examples=BATCHES_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=cases(), first=files, swaps=st.lists(st.none() | st.tuples(files, st.booleans()), min_size=5, max_size=5))
+def test_kept_views_equal_built_ones(
+    spark: SparkSession,
+    case: Case,
+    first: dict[str, Any],
+    swaps: list[tuple[dict[str, Any], bool] | None],
+) -> None:
+    """Also while other views wait for records, of which a kept view has each."""
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(spark, case, Path(folder), views=first)
+        batches = list(case.course.batches(runner.start))
+        for (number, records, end), following in zip(batches, [*batches[1:], None], strict=True):
+            runner.feed(number, records, end)
+            if not end.reached(runner.target):
+                continue
+            assert runner.other_than_built() == {}
+            if (asked := swaps[number]) is not None:
+                views, waits = asked
+                runner.swap(settings_of(case, Path(folder), views=views), following[2] if waits and following else None)
         runner.database.close()
 
 

@@ -103,28 +103,6 @@ def test_key_comes_back_when_it_has_fewer_rows(spark: SparkSession, tmp_path: Pa
     feeder.fed.database.close()
 
 
-def test_store_of_a_version_without_a_bound_leaves_keys_out_when_it_is_opened(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    document = sections(Join.INNER)
-    document["views"]["final_ui"]["max_rows_per_key"] = 10**9
-    feeder = Feeder(spark, tmp_path, document, caught_up=True)
-    feeder.feed(users=["hot"] * MANY + ["a"], accounts=["hot"] * MANY + ["a"])
-    assert feeder.keys() == {"hot": MANY * MANY, "a": 1}
-    with feeder.fed.database.write() as cursor:
-        cursor.execute("DROP TABLE g1.left_out; ALTER TABLE g1.join_quality DROP leftOutKeys")
-        feeder.fed.tables.publish(cursor)
-    bounded = parse(sections(Join.INNER), tmp_path, {})
-    feeder.fed._layout = layout_of(bounded, first_plan(bounded))
-    feeder.fed.restart()
-    feeder.fed.tables.renew()
-    assert feeder.keys() == {"a": 1}
-    assert feeder.left_out() == 1
-    feeder.feed(accounts=["hot", "a"])
-    assert feeder.keys() == {"a": 2}
-    feeder.fed.database.close()
-
-
 def test_another_bound_needs_other_tables_and_the_default_does_not(tmp_path: Path) -> None:
     document = sections(Join.INNER)
     plain = layout_signature(parse(document, tmp_path, {}))
@@ -184,7 +162,7 @@ def test_keys_that_are_left_out_are_told_in_status_log_and_metrics(
     with orchestrated(tmp_path, spark, broker.bootstrap_servers, **document) as running:
         assert [row["userId"] for row in running.rows("final_ui")] == ["a"]
         assert running.orchestrator.status()["leftOut"] == [{"view": "final_ui", "keys": 1, "first": ["hot"]}]
-        assert running.orchestrator.metrics().left_out == {"final_ui": 1}
+        assert running.orchestrator.metrics().values["turnout_left_out_keys"] == {"final_ui": 1}
         produce(broker.bootstrap_servers, topics["users"], [{"userId": "hot"}, {"userId": "a"}])
         wait_until(lambda: len(running.rows("final_ui")) == 2, what="the other key's row")
         said = [row["msg"] for row in running.rows("orchestrator_logs") if "left out" in row["msg"]]

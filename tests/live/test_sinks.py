@@ -29,10 +29,11 @@ from scripted_registry import scripted
 from sink_reader import SunkRecord, SunkTopic, bag, fold, swaps
 from turnout.config import Delivery, KafkaSettings, RegistrySettings, SinkSettings
 from turnout.local.broker import EmbeddedBroker
+from turnout.plan.answers import SinkState, SinkStatus
 from turnout.preflight.findings import Finding, check_sink
 from turnout.serve.formats import json_rows
 from turnout.sink.avro_values import schema_of
-from turnout.sink.sink import Sinks, SinkState, SinkStatus
+from turnout.sink.sink import Sinks
 from turnout.sink.topic_channel import TopicWriter, sink_id
 from turnout.store.database import Database
 from turnout.store.query.windows import Window, list_tables, read_window

@@ -56,7 +56,8 @@ def plainly(percents: tuple[int | None, ...], before: Figures, after: Figures) -
 def test_broken_guards_are_those_of_a_plain_computation(
     percents: tuple[int | None, ...], before: Figures, after: Figures
 ) -> None:
-    limits = GuardLimits(*(None if percent is None else Fraction(percent, 100) for percent in percents))
+    given = dict(zip(("min_rows", "min_matched", "max_bad"), percents, strict=True))
+    limits = GuardLimits(**{name: Fraction(share, 100) for name, share in given.items() if share is not None})
     broken = broken_guards(limits, before, after)
     views = {"min_rows": 0, "min_matched": 0}
     assert {(one.guard, one.text.split()[0] if one.guard in views else "") for one in broken} == plainly(

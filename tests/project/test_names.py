@@ -61,7 +61,7 @@ ELSEWHERE = {
     "store/test_summary_read.py": "store/query/summary_sql",
     "store/test_sql.py": "store/query/sql_process store/query/sql_worker",
     "serve/test_read_api.py": "serve/app serve/requests serve/responses",
-    "serve/test_openapi.py": "serve/routes serve/schemas",
+    "serve/test_openapi.py": "plan/answers serve/routes serve/schemas",
     "serve/test_saved_api.py": "store/saved_views",
     "serve/test_limits.py": "serve/live/parsing",
     "serve/test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "

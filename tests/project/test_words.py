@@ -18,17 +18,12 @@ READ_BELOW_A_NEIGHBOUR = re.compile(r"(The same|Those|That of|Of|Their)\b")
 
 _EVENT = "the client's event, and the message of the WebSocket that it is made from"
 _SIDES = "what the client's user holds, and what the server has for it"
-_PROTOCOL = "the protocol that the server asks, and the class that answers"
 TWICE = {
-    "BuildProgress": "the progress, and the schema of its answer",
     "Changes": _EVENT,
     "Delta": "changes of a table: as the client folds them, and as the store tells them",
-    "Format": "the format of records, and of an answer",
     "HistoryPoint": _EVENT,
     "Live": _SIDES,
-    "Orchestrator": _PROTOCOL,
     "Position": "a table's generation and version, and its form on the wire",
-    "Reading": "a read of the store, and where a generation reads",
     "Snapshot": _EVENT,
     "Subscription": _SIDES,
     "Summary": _SIDES,

@@ -191,7 +191,8 @@ def test_held_bytes_are_counted_for_each_client_and_given_back() -> None:
         held.begin("a").grow_to(20)
     assert (caught.value.code, caught.value.status) == ("too_much_unread", 429)
     assert "server.some_setting" in caught.value.hint
-    held.begin("b").grow_to(20)
+    other = held.begin("b")
+    other.grow_to(20)
     hold.release()
     hold.grow_to(90)
     assert (held.of("a"), held.of("b")) == (0, 20)

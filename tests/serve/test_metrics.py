@@ -16,20 +16,43 @@ from fake_orchestrator import FakeOrchestrator
 from http_server import small_store
 from metric_samples import samples
 from turnout import __version__
-from turnout.alert.alerts import AlertStatus
-from turnout.config import AlertSettings, SinkSettings, TargetSettings
-from turnout.plan.position import Position
-from turnout.plan.times import now_milliseconds
+from turnout.plan.answers import AlertStatus, SinkState, SinkStatus
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
-from turnout.sink.sink import SinkState, SinkStatus
 from turnout.store.database import Database
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import METRICS, Counters, Metrics
 
 DOCS = Path(__file__).parents[2] / "docs"
-ALERT = AlertSettings(table="final_ui", where="balance > 1", to=TargetSettings(log=True))
-SINK = SinkSettings(table="final_ui", topic="out")
+ALERT = AlertStatus(
+    name="large",
+    table="final_ui",
+    where="balance > 1",
+    to="log",
+    state="watching",
+    error=None,
+    rows=4,
+    waiting=2,
+    events=5,
+    delivered=3,
+    dropped=1,
+    last_delivered=None,
+)
+SINK = SinkStatus(
+    name="out",
+    table="final_ui",
+    topic="out",
+    format="json",
+    delivery="exactly_once",
+    state=SinkState.FAILING,
+    error=None,
+    generation=1,
+    version=3,
+    records=12,
+    last_written=None,
+    waiting_versions=2,
+    waiting_rows=7,
+)
 
 
 class Measured(FakeOrchestrator):
@@ -44,20 +67,23 @@ class Measured(FakeOrchestrator):
     def metrics(self) -> Metrics:
         return Metrics(
             readiness=self.ready,
+            values={
+                "turnout_records_total": {"1": 1000, "2": 40},
+                "turnout_generations": {"live": 1, "catching_up": 1},
+                "turnout_candidate_generation": 9,
+                "turnout_building_percent": 40.0,
+                "turnout_lag_records": {("users", "0"): 3, ("users", "1"): 0},
+                "turnout_kafka_up": False,
+                "turnout_newest_record_age_seconds": 5.0,
+                "turnout_control_up": False,
+                "turnout_control_waiting": 1,
+                "turnout_spark_starts_total": 2,
+                "turnout_left_out_keys": {},
+            },
             counters=self.counters,
             published=1,
-            records={1: 1000, 2: 40},
-            generations={"live": 1, "catching_up": 1},
-            candidate=9,
-            building_percent=40.0,
-            lags={("users", 0): 3, ("users", 1): 0},
-            kafka_answers=False,
-            newest_record=now_milliseconds(),
-            control_read=False,
-            waiting_messages=1,
-            spark_starts=2,
-            alerts=(AlertStatus("large", ALERT, None, 5, 3, 1, None, 4, 2),),
-            sinks=(SinkStatus("out", SINK, SinkState.FAILING, None, Position(1, 3), 12, None, 2, 7),),
+            alerts=(ALERT,),
+            sinks=(SINK,),
         )
 
 

@@ -12,7 +12,7 @@ import pytest
 from http_server import SECONDS
 from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
-from turnout.serve.reads import Reading, Reads
+from turnout.serve.reads import Reads, StoreRead
 from turnout.store.database import Database
 
 ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = -1"
@@ -32,8 +32,8 @@ class Works:
         self.begun: list[str] = []
         self._go = threading.Event()
 
-    def work(self, name: str) -> Callable[[Reading], str]:
-        def wait(_: Reading) -> str:
+    def work(self, name: str) -> Callable[[StoreRead], str]:
+        def wait(_: StoreRead) -> str:
             self.begun.append(name)
             assert self._go.wait(SECONDS)
             return name
@@ -44,7 +44,7 @@ class Works:
         self._go.set()
 
 
-def endless(reading: Reading) -> None:
+def endless(reading: StoreRead) -> None:
     with reading.read() as cursor:
         cursor.execute(ENDLESS).fetchall()
 
@@ -96,7 +96,7 @@ def test_read_that_nobody_waits_for_is_interrupted_and_keeps_its_place_until_it_
 
 
 def test_read_is_interrupted_in_each_of_its_statements(database: Database) -> None:
-    def many(reading: Reading) -> None:
+    def many(reading: StoreRead) -> None:
         with reading.read() as cursor:
             while True:
                 cursor.execute("SELECT count(*) FROM range(100000)").fetchall()
@@ -165,7 +165,7 @@ def test_select_that_is_not_done_in_its_slice_is_done_later(
         first = asyncio.ensure_future(reads.run(["a"], works.work("first"), large=True))
         begun: list[str] = []
 
-        def second(reading: Reading) -> str:
+        def second(reading: StoreRead) -> str:
             begun.append("second")
             if len(begun) == 1:
                 endless(reading)

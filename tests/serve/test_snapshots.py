@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from turnout.plan.position import Position
 from turnout.serve.live import changes
 from turnout.serve.live.changes import TableSnapshot, snapshot_part
 from turnout.serve.reads import Reads
@@ -34,7 +35,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def snapshot(tmp_path: Path) -> Iterator[TableSnapshot]:
     database = Database.open(tmp_path)
     rows = pa.table({"n": [1, 2, 3, 4], ROW: ["a", "b", "c", "d"]})
-    result = WindowResult("t", 1, 2, 4, (Column("n", "int64"),), rows.select(["n"]))
+    result = WindowResult("t", Position(1, 2), 4, (Column("n", "int64"),), rows.select(["n"]))
     tracked = TrackedWindow(result, rows, Order(("TRUE", ()), "", frozenset()))
     made = TableSnapshot("subscribed", Reads(database))
     made.tracked = tracked

@@ -21,7 +21,7 @@ from turnout.config import Settings
 from turnout.plan.joins import Join
 from turnout.plan.position import NOTHING
 from turnout.serve.formats import json_rows
-from turnout.sink.records import Lag, keeps_up, lag, make_records, published_table
+from turnout.sink.records import Lag, kept_changes, lag, make_records, published_table
 from turnout.sink.topic_state import TopicIdentity, TopicState
 from turnout.store.database import Database
 from turnout.store.outgoing import BOOK, SinkPosition, relation
@@ -75,7 +75,7 @@ class Topic:
     def keeps_up(self) -> bool:
         with self._database.read() as cursor:
             shown = published_table(cursor, self._position.table)
-            return shown is not None and keeps_up(shown, self.written)
+            return shown is not None and kept_changes(shown, self.written) is not None
 
     def rows(self) -> Counter[str]:
         return bag(self.table.values())

@@ -58,7 +58,7 @@ def found(kept: KeptOrders, filling: Filling, asked: Window) -> bool:
 
 def told(result: WindowResult) -> tuple[object, ...]:
     """All of it; by its text, because NaN equals nothing."""
-    place = result.table, result.generation, result.version, result.total
+    place = result.table, result.position, result.total
     return *place, result.columns, result.rows.schema, repr(result.rows.to_pylist())
 
 

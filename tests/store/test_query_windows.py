@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from turnout.errors import TurnoutError
+from turnout.plan.position import Position
 from turnout.plan.where import parse_sort, parse_terms
 from turnout.store.database import Database
 from turnout.store.query.window_rows import track_window
@@ -72,7 +73,7 @@ def column(database: Database, window: Window, name: str) -> list[object]:
 
 def test_window_shows_public_columns_of_the_published_generation(database: Database) -> None:
     result = read_window(database, Window("users_ui", limit=2))
-    assert (result.table, result.generation, result.version, result.total) == ("users_ui", 2, 20, 4)
+    assert (result.table, result.position, result.total) == ("users_ui", Position(2, 20), 4)
     assert result.columns == (Column("userId", "string"), Column("name", "string"), Column("age", "int64"))
     assert result.rows.to_pylist() == [
         {"userId": "u0", "name": "g2", "age": None},
@@ -116,7 +117,7 @@ def test_window_shows_a_type_that_no_source_declares_as_text(database: Database)
 
 def test_window_of_a_generation_reads_it_without_covered_rows(database: Database) -> None:
     result = read_window(database, Window("users_ui@1"))
-    assert (result.table, result.generation, result.version, result.total) == ("users_ui@1", 1, 10, 4)
+    assert (result.table, result.position, result.total) == ("users_ui@1", Position(1, 10), 4)
     assert set(result.rows.column("name").to_pylist()) == {"g1"}
     assert "u2" not in result.rows.column("userId").to_pylist()
 
@@ -125,7 +126,7 @@ def test_window_of_a_shared_table_has_the_shared_version(own_database: Database)
     with own_database.write() as cursor:
         cursor.execute("INSERT INTO turnout.versions VALUES ('swaps', 4)")
     result = read_window(own_database, Window("swaps"))
-    assert (result.generation, result.version, result.total) == (2, 4, 0)
+    assert (result.position, result.total) == (Position(2, 4), 0)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +219,10 @@ def test_window_is_of_one_moment_while_generations_are_published(own_database: D
             reads += 1
             assert writer.is_alive()
             result = read_window(own_database, Window("users_ui"))
-            assert set(result.rows.column("name").to_pylist()) == {f"g{result.generation}"}
-            assert result.version == result.generation * 10
-            seen.add(result.generation)
+            generation = result.position.generation
+            assert set(result.rows.column("name").to_pylist()) == {f"g{generation}"}
+            assert result.position.version == generation * 10
+            seen.add(generation)
             for table in list_tables(own_database):
                 assert table.name != "users_ui" or table.version == table.generation * 10
     finally:

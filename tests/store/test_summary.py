@@ -64,8 +64,8 @@ def test_groups_by_a_column_with_nulls_as_a_group_of_their_own(filling: Filling)
         ("count", "int64"),
         ("sum(age)", "int64"),
     ]
-    assert (found.by, found.total, found.version) == (("kind",), 3, 1)
-    assert found.generation == read_window(filling.database, Window("users_ui")).generation
+    assert (found.by, found.total, found.position.version) == (("kind",), 3, 1)
+    assert found.position == read_window(filling.database, Window("users_ui")).position
 
 
 def test_no_by_is_one_group_also_of_an_empty_table(filling: Filling) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
-from turnout.swap.build_progress import BuildProgress
+from turnout.swap.build_progress import BuildMeter
 
 PLAN = Plan({"users": "users", "accounts": "accounts"}, {"final_ui": Join.LEFT})
 
@@ -29,11 +29,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def progress(clock: Clock) -> BuildProgress:
-    return BuildProgress(7, PLAN, clock)
+def progress(clock: Clock) -> BuildMeter:
+    return BuildMeter(7, PLAN, clock)
 
 
-def test_progress_has_every_step_and_its_figures(progress: BuildProgress, clock: Clock) -> None:
+def test_progress_has_every_step_and_its_figures(progress: BuildMeter, clock: Clock) -> None:
     assert progress.to_json("validating") == {
         "generation": 7,
         "state": "validating",
@@ -66,7 +66,7 @@ def test_progress_has_every_step_and_its_figures(progress: BuildProgress, clock:
     assert (last["step"], last["percent"]) == ("publishing", 98.0) and last["secondsLeft"] is not None
 
 
-def test_progress_moves_every_second_while_nothing_is_reported(progress: BuildProgress, clock: Clock) -> None:
+def test_progress_moves_every_second_while_nothing_is_reported(progress: BuildMeter, clock: Clock) -> None:
     progress.read(2_000_000)
     seen = []
     for _ in range(30):
@@ -76,7 +76,7 @@ def test_progress_moves_every_second_while_nothing_is_reported(progress: BuildPr
     assert seen[-1] < 72, "reading is not done"
 
 
-def test_progress_of_a_build_without_records_goes_on_to_the_views(progress: BuildProgress) -> None:
+def test_progress_of_a_build_without_records_goes_on_to_the_views(progress: BuildMeter) -> None:
     progress.read(0)
     assert (progress.step, progress.percent()) == ("views", 72.0)
 
@@ -89,7 +89,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_progress_never_goes_back_and_ends_below_a_hundred(steps: list[tuple[str, float, float]]) -> None:
     clock = Clock()
-    progress = BuildProgress(1, PLAN, clock)
+    progress = BuildMeter(1, PLAN, clock)
     progress.read(1000)
     before, in_views = 0.0, False
     for kind, share, seconds in steps:

@@ -58,7 +58,7 @@ def test_records_of_any_time_are_taken_once_and_in_order(database: Database) -> 
 def test_outcome_names_the_fields_that_were_ignored(database: Database) -> None:
     queue = queue_of(database)
     sent = [queue.submit(text, "test") for text in ('{"ordersTopic": "o", "zzz": 1}', GOOD)]
-    queue.settle(sent, [Reply(Outcome.UNCHANGED, "no change", 1), Reply(Outcome.APPLIED, "", 2)])
+    queue.settle({sent[0]: Reply(Outcome.UNCHANGED, "no change", 1), sent[1]: Reply(Outcome.APPLIED, "", 2)})
     told, plain = (message.answer.detail for message in sent if message.answer)
     assert told.startswith("no change; unknown field 'ordersTopic' is ignored (did you mean usersTopic?)")
     assert "unknown field 'zzz' is ignored (known: usersTopic, accountsTopic, " in told
@@ -129,12 +129,12 @@ def waiting_after_a_restart(database: Database) -> list[QueuedMessage]:
 
 def test_apply_is_kept_with_its_file_until_it_has_its_outcome(database: Database) -> None:
     record = MessageRecord('{"action": "apply"}', "ops", apply=APPLIED)
-    message = queue_of(database).submit_apply(record, APPLIED)
+    message = queue_of(database).submit_record(record, APPLIED)
     [again] = waiting_after_a_restart(database)
     assert (again.parsed, again.record.number) == (APPLIED, message.record.number)
     queue = queue_of(database)
     queue.open()
-    queue.settle(queue.waiting(), [Reply(Outcome.APPLIED, "done", 5)])
+    queue.settle(dict.fromkeys(queue.waiting(), Reply(Outcome.APPLIED, "done", 5)))
     queue.close()
     assert waiting_after_a_restart(database) == []
     with database.read() as cursor:
@@ -143,26 +143,9 @@ def test_apply_is_kept_with_its_file_until_it_has_its_outcome(database: Database
 
 def test_file_that_is_refused_stays_so_after_a_restart(database: Database) -> None:
     record = MessageRecord('{"action": "apply"}', "ops", refused="kafka: wrong", apply=ApplyRequest(""))
-    queue_of(database).submit_apply(record, ControlRejected("kafka: wrong"))
+    queue_of(database).submit_record(record, ControlRejected("kafka: wrong"))
     [again] = waiting_after_a_restart(database)
     assert isinstance(again.parsed, ControlRejected) and again.parsed.message == "kafka: wrong"
-
-
-def test_applies_of_a_store_without_their_table_move_there_once(tmp_path: Path) -> None:
-    old = {"action": "apply", "dryRun": True, "requestId": "r1", "expectedGeneration": 4, "config": APPLIED.config}
-    forged = {"action": "apply", "config": "server: {max_viewers: 1}"}
-    database = Database.open(tmp_path)
-    queue_of(database).submit(json.dumps(old), "ops")
-    with database.write() as cursor:
-        cursor.execute("DROP TABLE turnout.applies")
-    database.close()
-    for _ in range(2):
-        database = Database.open(tmp_path)
-        moved, *others = waiting_after_a_restart(database)
-        assert moved.parsed == APPLIED
-        assert all(isinstance(other.parsed, ControlRejected) for other in others), "a message that looks like one"
-        queue_of(database).submit(json.dumps(forged), "http")
-        database.close()
 
 
 def test_a_record_that_cannot_be_read_is_kept_with_its_offset_and_rejected_after_a_restart_too(
@@ -189,7 +172,7 @@ def test_known_secrets_are_masked_in_answers_and_rows(database: Database) -> Non
     assert isinstance(message.parsed, ControlMessage) and message.parsed.topics == {"users": "x-hunter2"}
     error = ControlRejected("no topic x-hunter2", "name another than hunter2", code="unknown_topic")
     report = {"changes": [{"path": "a", "to": ["hunter2"]}], "records": 3}
-    queue.settle([message], [Reply(Outcome.REJECTED, str(error), 1, error, report)])
+    queue.settle({message: Reply(Outcome.REJECTED, str(error), 1, error, report)})
     ledger.log("ERROR", "no topic x-hunter2")
     answer = message.answer
     assert answer is not None and answer.error is not None and "hunter2" not in f"{answer} {answer.error.as_json()}"

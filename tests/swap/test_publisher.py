@@ -131,7 +131,7 @@ def test_candidate_is_written_before_its_outcome_is_told_and_replaces_the_one_be
     publish = publishing.queue.submit('{"action": "publish"}', "test")
     publisher.expire_candidate()
     assert ledger.candidate() is not None, "a message to publish it waits"
-    publishing.queue.settle([publish], [Reply(Outcome.REJECTED, "", 1)])
+    publishing.queue.settle({publish: Reply(Outcome.REJECTED, "", 1)})
     publisher.expire_candidate()
     assert (ledger.candidate(), publishing.lifecycle.candidate) == (None, None)
     with publishing.database.read() as cursor:

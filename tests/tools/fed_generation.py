@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import pairwise, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,8 +15,9 @@ from lengths import CUTS
 from oracle import Sent, numbered
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode.shape import RAW
+from turnout.decode.shape import RAW, Decoded
 from turnout.plan.offsets import OFFSET_BITS, Lost, Offsets
+from turnout.plan.tables import Layout, ViewTable
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.store.database import Database
 from turnout.store.generation_tables import GenerationTables
@@ -106,6 +107,13 @@ class Compare(Protocol):
     def __call__(self, seen: list[Sent], *, views: bool) -> None: ...
 
 
+class KeptSources(KeptTopics):
+    """Kept topics of which no view is kept."""
+
+    def views(self, layout: Layout) -> list[ViewTable]:
+        return []
+
+
 class FedGeneration:
     """A published generation; it has caught up once a batch reaches `target`."""
 
@@ -143,19 +151,44 @@ class FedGeneration:
         self.database.close()
         self._open()
 
-    def swap(self, settings: Settings) -> None:
-        """Publish a generation of other views that keeps all sources."""
+    def swap(self, settings: Settings, target: Offsets | None = None) -> None:
+        """Publish a generation of other views that keeps all sources; views that it cannot keep wait for `target`."""
         before = self.tables
         self._number, self._layout = self._number + 1, layout_of(settings, first_plan(settings))
-        self.start = self.target = self.read()
+        self.start = self.read()
+        self.target = target or self.start
         self._take_up()
         with self.database.transaction() as cursor:
             self.tables.create(cursor, views_built=False)
             KeptTopics(before, topics=frozenset(self._layout.topics)).copy(cursor, self.tables)
-        self.writer.take(self.decoder.decode(self.raw([])), self.start, None, caught_up=True)
+        if target is None:
+            self._build()
         with self.database.write() as cursor:
             self.tables.publish(cursor)
             before.drop(cursor)
+
+    def _build(self) -> None:
+        """Build the views that were not kept."""
+        self.writer.take(self._nothing(), self.read(), None, caught_up=True)
+
+    def _nothing(self) -> Decoded:
+        return self.decoder.decode(self.raw([]))
+
+    def other_than_built(self) -> dict[str, list[tuple[Any, ...]]]:
+        """The rows, with hidden columns, that are other than those of a generation that builds all views anew."""
+        built = GenerationTables(self.database, 1_000_000 + self._number, self._layout)
+        with self.database.transaction() as cursor:
+            built.create(cursor, views_built=False)
+            KeptSources(self.tables, topics=frozenset(self._layout.topics)).copy(cursor, built)
+        replace(self.writer, tables=built).take(self._nothing(), self.read(), None, caught_up=True)
+        with self.database.transaction() as cursor:
+            other = {}
+            for table in (*self._layout.tables, "left_out"):
+                sides = self.tables.table(table), built.table(table)
+                rows = [f"(FROM {one} EXCEPT ALL FROM {two})" for one, two in permutations(sides)]
+                other[table] = cursor.execute(" UNION ALL ".join(rows)).fetchall()
+            built.drop(cursor)
+        return {table: rows for table, rows in other.items() if rows}
 
     def feed(self, number: int, records: list[Sent], end: Offsets) -> None:
         decoded = self.decoder.decode(self.raw(records))

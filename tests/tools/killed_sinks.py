@@ -63,7 +63,8 @@ def arm(point: str, times: int) -> None:
 def shown(database: Database) -> tuple[tuple[int, int], list[dict[str, Any]]]:
     """What is shown now, and its generation and version."""
     found = read_window(database, Window("final_ui"))
-    return (found.generation, found.version), json.loads(json_rows(found.rows))
+    at = found.position
+    return (at.generation, at.version), json.loads(json_rows(found.rows))
 
 
 def take_up(filling: Filling, database: Database) -> None:

@@ -14,8 +14,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 import duckdb
@@ -25,8 +23,10 @@ from turnout.alert.targets import STATES, LogTarget, Target, TopicTarget, Webhoo
 from turnout.alert.watched_rows import WatchedRows
 from turnout.config import AlertSettings, KafkaSettings
 from turnout.errors import TurnoutError, first_line
+from turnout.plan.answers import AlertStatus
 from turnout.plan.nearest import suggestion
-from turnout.sink.sink import Say
+from turnout.plan.times import now_text
+from turnout.sink.sink import Say, stop_all
 from turnout.sink.topic_state import forget_others
 from turnout.store.database import Database, is_store_failure, store_failed
 from turnout.store.feed import Commit
@@ -38,39 +38,6 @@ PAUSES_SECONDS = (1.0, 300.0)
 TEST_SECONDS = 30.0
 _REST_SECONDS = 60.0
 _AGAIN_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class AlertStatus:
-    """One alert at one moment."""
-
-    name: str
-    settings: AlertSettings
-    error: TurnoutError | None
-    events: int
-    delivered: int
-    dropped: int
-    last_delivered: datetime | None
-    rows: int | None = None
-    """How many rows fulfil it; None if the store does not answer."""
-    waiting: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        moment = self.last_delivered
-        return {
-            "name": self.name,
-            "table": self.settings.table,
-            "where": self.settings.where,
-            "to": self.settings.to.described,
-            "state": "failing" if self.error else "watching",
-            "error": str(self.error) if self.error else None,
-            "rows": self.rows,
-            "waiting": self.waiting,
-            "events": self.events,
-            "delivered": self.delivered,
-            "dropped": self.dropped,
-            "lastDelivered": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment else None,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +60,7 @@ class RunningAlert:
         """Why its rows cannot be checked."""
         self._error: TurnoutError | None = None
         self._found = self._dropped = self._delivered = 0
-        self._last_delivered: datetime | None = None
+        self._last_delivered: str | None = None
         self._tools = tools
         self._rows = WatchedRows(name, settings, tools.database)
         self._wake = threading.Event()
@@ -145,9 +112,21 @@ class RunningAlert:
     def status(self, counts: Mapping[str, tuple[int, int]] | None) -> AlertStatus:
         """How it stands; `counts` has its rows and what waits, None where the store does not answer."""
         rows, waiting = (None, None) if counts is None else counts.get(self.name, (0, 0))
-        found, delivered, dropped = self._found, self._delivered, self._dropped
-        error, last = self.fault or self._error, self._last_delivered
-        return AlertStatus(self.name, self.settings, error, found, delivered, dropped, last, rows, waiting)
+        error, settings = self.fault or self._error, self.settings
+        return AlertStatus(
+            name=self.name,
+            table=settings.table,
+            where=settings.where,
+            to=settings.to.described,
+            state="failing" if error else "watching",
+            error=error,
+            rows=rows,
+            waiting=waiting,
+            events=self._found,
+            delivered=self._delivered,
+            dropped=self._dropped,
+            last_delivered=self._last_delivered,
+        )
 
     def test(self) -> None:
         """Send a sample to the target, and wait for it; TurnoutError says why it did not arrive."""
@@ -185,7 +164,7 @@ class RunningAlert:
             self._tools.say("INFO", f"alert {self.name} is delivered to its {self.settings.to.described} again")
         self._error, self._failures = None, 0
         self._delivered += len(events)
-        self._last_delivered = datetime.now(UTC)
+        self._last_delivered = now_text()
         self._not_before = time.monotonic() + self.settings.min_seconds
         return self.settings.min_seconds
 
@@ -206,8 +185,7 @@ class RunningAlert:
         test = self._test
         if test is None or test.done():
             return
-        ts = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        content = {"ts": ts, "key": None, "rowId": None, "row": None}
+        content = {"ts": now_text(), "key": None, "rowId": None, "row": None}
         try:
             self._target.send([AlertEvent(0, uuid4().hex, self.name, "test", content)])
         except Exception as error:
@@ -250,7 +228,7 @@ class Alerts:
         """Run these alerts from now on; one whose table and condition stay goes on with the rows that it knows."""
         going = [one for name, one in self._running.items() if settings.get(name) != one.settings]
         with self._stepping:
-            self._end(going, 5.0)
+            stop_all(going, 5.0)
             kept = {name: one for name, one in self._running.items() if one not in going}
             with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
                 self._events.forget_others(settings.keys())
@@ -269,7 +247,7 @@ class Alerts:
         deadline = time.monotonic() + timeout_seconds
         if self._thread.is_alive():
             self._thread.join(timeout_seconds)
-        self._end(list(self._running.values()), max(0.0, deadline - time.monotonic()))
+        stop_all(self._running.values(), max(0.0, deadline - time.monotonic()))
 
     def status(self) -> list[AlertStatus]:
         """Each alert, with its rows and what waits; asks the store."""
@@ -286,13 +264,6 @@ class Alerts:
             hint = f"{suggestion(name, list(running))}alerts: {', '.join(running) or 'none'}"
             raise TurnoutError("unknown_alert", f"no alert {name!r}", hint)
         running[name].test()
-
-    def _end(self, alerts: list[RunningAlert], timeout_seconds: float) -> None:
-        deadline = time.monotonic() + timeout_seconds
-        for one in alerts:
-            one.stop(0.0)
-        for one in alerts:
-            one.stop(max(0.0, deadline - time.monotonic()))
 
     def _committed(self, commit: Commit | None) -> None:
         self._wake.set()

@@ -17,11 +17,11 @@ from turnout.config import AlertSettings
 from turnout.plan.position import NOTHING, Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.where import compile_where, parse_terms
-from turnout.sink.records import PublishedTable, changed_table, keeps_up
+from turnout.sink.records import PublishedTable, changed_table, kept_changes
 from turnout.sink.topic_state import moment
 from turnout.store.database import Database, arrow_table, first_row, registered
 from turnout.store.identity import ROW
-from turnout.store.outgoing import SinkPosition, relation
+from turnout.store.outgoing import SinkPosition
 from turnout.store.row_json import record_key_sql, record_value_sql
 
 MAX_KEPT_CHANGES = 200_000
@@ -92,12 +92,9 @@ class WatchedRows:
         where, values = compile_where(self._terms, now.columns)
         record = record_key_sql(now.key, now.columns[now.key])
         row = record_value_sql(now.columns)
-        if keeps_up(now, position):
+        if changes := kept_changes(now, position):
             fits = f"NOT _gone AND coalesce({where}, false)"
-            changed = (
-                f"SELECT *, {record} AS _record, {fits} AS _fits FROM {relation(now.schema, now.table)} "
-                f"WHERE _version > {position.version}"
-            )
+            changed = f"SELECT *, {record} AS _record, {fits} AS _fits FROM {changes}"
             rows = (
                 "SELECT *, lag(_fits, 1, _known) OVER (PARTITION BY _record ORDER BY _version) AS _fitted "
                 f"FROM (SELECT *, _record IN ({_KNOWN}) AS _known FROM ({changed}))"

@@ -4,16 +4,16 @@ The table here is the only place that says so. Everything is pure; `swap/applies
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from turnout.config.config_errors import SettingPath, is_secret, place
 from turnout.config.secrets import REDACTED
 from turnout.config.settings import Settings
+from turnout.plan.answers import Answer
 from turnout.plan.plan import Start
 from turnout_client.column_types import ColumnType
 
@@ -52,17 +52,14 @@ SECTIONS = ("sources", "views", "start", "sinks")
 _ORDERED = ("sources", "views", "columns")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One difference; values as people write them, secrets as `***`, None where there is none."""
+class SettingChange(Answer):
+    """A setting that differs; values as people write them, secrets as `***`, null where there is none."""
 
     path: str
-    before: Any
-    after: Any
+    before: Any = Field(validation_alias="from", serialization_alias="from")
+    after: Any = Field(validation_alias="to", serialization_alias="to")
     needs: Needs
-
-    def as_json(self) -> dict[str, Any]:
-        return {"path": self.path, "from": self.before, "to": self.after, "needs": self.needs.value}
+    """What it takes to put it in force."""
 
     def __str__(self) -> str:
         return f"{self.path}: {_brief(self.before)} -> {_brief(self.after)}"
@@ -76,10 +73,10 @@ def needs_of(path: SettingPath) -> Needs:
     raise KeyError(f"{place(path)} is not in the table of what settings need")
 
 
-def compare(old: Settings, new: Settings) -> tuple[Change, ...]:
+def compare(old: Settings, new: Settings) -> tuple[SettingChange, ...]:
     """What `new` has other than `old`, in the order of the settings."""
     return tuple(
-        Change(place(path), _shown(before, path), _shown(after, path), needs_of(path))
+        SettingChange(path=place(path), before=_shown(before, path), after=_shown(after, path), needs=needs_of(path))
         for path, before, after in _differences(old, new, ())
     )
 

@@ -41,9 +41,13 @@ ANY_TYPE = replace(ColumnType.parse("string"))
 
 _ANY_TOPIC = "-"
 _TOKEN = re.compile(r"[!-~]{16,512}")
-_JOINED = ("left", "right", "join", "duplicates", "max_rows_per_key")
-_NOT_WITH_STEPS = ("on", "right", "sources", "columns", "sql")
-_OWN = ("sources", "columns", "sql")
+_VIEW_KINDS = {
+    "steps": (("left",), ("on", "right", "sources", "columns", "sql")),
+    "sql": (("on", "sources", "columns"), ("left", "right", "join", "duplicates", "max_rows_per_key")),
+    "a join of left and right": (("on", "left", "right"), ("sources", "columns")),
+}
+"""For each kind of view the settings that it needs, and those that do not go with it."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -199,27 +203,46 @@ def _format(path: SettingPath, source: SourceSettings, *, has_registry: bool) ->
 
 
 def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
-    if view.steps or "steps" in view.model_fields_set:
-        yield from _chain(path, view, sources)
-        return
-    own = view.sql is not None
-    wanted, others, kind = (_OWN, _JOINED, "sql") if own else (_JOINED[:2], _OWN, "a join of left and right")
-    for name in ("on", *wanted):
+    """The faults of a view; what follows from another fault is not told."""
+    chain = bool(view.steps) or "steps" in view.model_fields_set
+    kind = "steps" if chain else "sql" if view.sql is not None else "a join of left and right"
+    needed, others = _VIEW_KINDS[kind]
+    for name in needed:
         if not getattr(view, name):
             yield (*path, name), "is missing; add it"
     for name in others:
-        if name in view.model_fields_set and name != "sql":
+        if name in view.model_fields_set:
             yield (*path, name), f"does not go with {kind}; remove it"
-    places = [
-        "sources" if own else "left" if number == 0 and view.left else "right" for number in range(len(view.read))
-    ]
-    yield from _read_sources(
-        [((*path, place), name) for place, name in zip(places, view.read, strict=True)], view, sources
-    )
-    if len(set(view.read)) < len(view.read) or not view.on:
-        return
-    on, found, keyed = view.on, {name: source for name in view.read if (source := sources.get(name))}, 0
-    for name, source in found.items():
+    if chain and not view.steps:
+        yield (*path, "steps"), "there is none; add one, such as {right: accounts, on: userId}"
+    wrong = list(_read_sources(path, view, sources))
+    yield from wrong
+    found = {name: source for name in view.read if (source := sources.get(name))}
+    if not chain and view.on and len(set(view.read)) == len(view.read):
+        yield from _keys(path, view, found)
+    elif view.steps and view.left and not wrong and len(found) == len(view.read):
+        yield from _steps(path, view, found)
+
+
+def _read_sources(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
+    """The faults of the names of sources."""
+    seen: set[str] = set()
+    for number, name in enumerate(view.read):
+        first: SettingPath = ("sources",) if view.left is None else ("left",)
+        later: SettingPath = ("steps", number - 1, "right") if view.steps else ("right",)
+        place = (*path, *(later if number and view.left is not None else first))
+        if sources and name not in sources:
+            yield place, f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}"
+        if name in seen:
+            other = "is the same source as left" if name == view.left else "is named twice"
+            yield place, f"{other}, '{name}'; choose another"
+        seen.add(name)
+
+
+def _keys(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
+    """The faults of the key column of a view's sources, then those of its columns."""
+    on, keyed = view.on, 0
+    for name, source in sources.items():
         if on not in source.columns:
             has = ", ".join(source.columns)
             yield (*path, "on"), f"source '{name}' has no column '{on}' (has: {has}); fix the name or add the column"
@@ -227,9 +250,9 @@ def _view(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSet
             yield (*path, "on"), f"'{on}' is not the key of source '{name}' (key: {source.key}); join on the key"
         else:
             keyed += 1
-    if found and keyed == len(view.read):
-        yield from _types(path, on, found)
-        yield from _shown(path, view, found)
+    if sources and keyed == len(view.read):
+        yield from _types(path, on, sources)
+        yield from _shown(path, view, sources)
 
 
 def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
@@ -254,39 +277,6 @@ def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSe
         return
     columns = {name: tuple(sources[name].columns) for name in view.read}
     yield from _doubled(path, columns, key_steps(view.read[1:], view.on, view.join))
-
-
-def _chain(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings | None]) -> Faults:
-    """The faults of a view with steps; what follows from another fault is not told."""
-    for name in _NOT_WITH_STEPS:
-        if name in view.model_fields_set:
-            yield (*path, name), "does not go with steps; remove it"
-    if not view.steps:
-        yield (*path, "steps"), "there is none; add one, such as {right: accounts, on: userId}"
-    if view.left is None:
-        yield (*path, "left"), "is missing; add it"
-        return
-    places: list[tuple[SettingPath, str]] = [((*path, "left"), view.left)]
-    places += [((*path, "steps", number, "right"), step.right) for number, step in enumerate(view.steps)]
-    wrong = list(_read_sources(places, view, sources))
-    yield from wrong
-    known = {name: source for name in view.read if (source := sources.get(name))}
-    if not wrong and view.steps and len(known) == len(view.read):
-        yield from _steps(path, view, known)
-
-
-def _read_sources(
-    places: Iterable[tuple[SettingPath, str]], view: ViewSettings, sources: Mapping[str, SourceSettings | None]
-) -> Faults:
-    """The faults of the sources that a view names, each at its place."""
-    seen: set[str] = set()
-    for place, name in places:
-        if sources and name not in sources:
-            yield place, f"no source '{name}' (has: {', '.join(sources)}); {did_you_mean(name, list(sources))}"
-        if name in seen:
-            other = "is the same source as left" if name == view.left else "is named twice"
-            yield place, f"{other}, '{name}'; choose another"
-        seen.add(name)
 
 
 def _doubled(path: SettingPath, columns: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> Faults:

@@ -125,7 +125,9 @@ def _text(detail: dict[str, Any], root: type[BaseModel], path: SettingPath) -> s
         choices = [str(member.value) for member in annotation_at(root, path) if isinstance(member, Enum)]
         return f"must be one of {', '.join(choices)}{got}; choose one of them"
     if kind == "value_error":
-        return with_remedy(str(detail["ctx"]["error"]))
+        said = str(detail["ctx"]["error"])
+        # One that lists what is known has the remedy that follows from it.
+        return said if ";" in said else f"{said}; {'choose one of those' if 'known: ' in said else 'correct it'}"
     if kind.split("_")[0] in _EXPECTED:
         expected = _EXPECTED[kind.split("_")[0]]
         if expected == "a mapping":  # a text or a number there can be a misplaced secret
@@ -136,10 +138,3 @@ def _text(detail: dict[str, Any], root: type[BaseModel], path: SettingPath) -> s
     if kind in _BOUNDS:
         return f"must be {_BOUNDS[kind]} {next(iter(detail['ctx'].values()))}{got}; correct it"
     return f"{detail['msg'].lower()}{got}; correct it"
-
-
-def with_remedy(message: str) -> str:
-    """A parser's message as a fault; one that lists what is known gets the remedy that follows from it."""
-    if ";" in message:
-        return message
-    return f"{message}; {'choose one of those' if 'known: ' in message else 'correct it'}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from turnout.config import document as yaml_document
 from turnout.config import secrets, sent
-from turnout.config.changes import SECTIONS, Change, Needs, compare
+from turnout.config.changes import SECTIONS, Needs, SettingChange, compare
 from turnout.config.loading import completed, document_of, parse, read_document
 from turnout.config.output_checks import fitting_alerts
 from turnout.config.server import ApplyAccess
@@ -51,10 +51,10 @@ class Proposed:
     """Settings that are to be applied, and how they differ from those in force."""
 
     settings: Settings
-    changes: tuple[Change, ...]
+    changes: tuple[SettingChange, ...]
     in_force: Settings
 
-    def needs(self, needs: Needs) -> list[Change]:
+    def needs(self, needs: Needs) -> list[SettingChange]:
         return [change for change in self.changes if change.needs is needs]
 
 

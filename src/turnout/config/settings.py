@@ -290,11 +290,8 @@ class GuardSettings(Section):
 
     @property
     def limits(self) -> GuardLimits:
-        return GuardLimits(*map(_share, (self.min_rows, self.min_matched, self.max_bad)))
-
-
-def _share(percent: str | None) -> Fraction | None:
-    return None if percent is None else Fraction(percent[:-1]) / 100
+        given = {name: getattr(self, name) for name in ("min_rows", "min_matched", "max_bad")}
+        return GuardLimits(**{name: Fraction(share[:-1]) / 100 for name, share in given.items() if share is not None})
 
 
 class SwapSettings(Section):

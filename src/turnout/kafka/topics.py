@@ -121,6 +121,11 @@ class Topics:
         """The offset that the next record of each partition will get."""
         return self.start_offsets(topics, Start("latest"))
 
+    def living_ends(self, topics: Iterable[str]) -> Offsets:
+        """The ends of those topics that exist."""
+        with self._question():
+            return Offsets(self._at(dict.fromkeys(self._living(topics), AT_END)))
+
     def ends(self, places: Iterable[tuple[str, int]]) -> dict[Partition, int]:
         """The offset after the last record of each partition, by one request."""
         with self._question():

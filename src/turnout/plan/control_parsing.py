@@ -14,7 +14,7 @@ import orjson
 from pydantic import (
     AfterValidator,
     BaseModel,
-    Field,
+    ConfigDict,
     PlainValidator,
     ValidationError,
     ValidationInfo,
@@ -56,12 +56,11 @@ _EXAMPLE = '{"usersTopic": "users2", "joinType": "inner"}'
 _ALONE = "send action alone, or a change without action"
 
 
-def _no_fault(topic: str) -> None:
-    return None
-
-
 def parse_message(
-    raw: bytes | str | None, sources: Collection[str], views: Collection[str] = (), topic_fault: TopicFault = _no_fault
+    raw: bytes | str | None,
+    sources: Collection[str],
+    views: Collection[str] = (),
+    topic_fault: TopicFault = lambda topic: None,
 ) -> ControlMessage:
     """Parse a message for these sources and joined views; ControlRejected has all its faults."""
     warnings: list[str] = []
@@ -75,8 +74,7 @@ def parse_message(
         faults = [(f"{name}: {one['fault']}", one["hint"].replace("FIELD", name)) for name, one in refused.items()]
         rest = {name: value for name, value in fields.items() if name not in refused}
         parsed = model.model_validate(rest, context=topic_fault)
-    values = {str(field.alias): getattr(parsed, name) for name, field in model.model_fields.items()}
-    given = {name: value for name, value in values.items() if value is not None}
+    given = {name: value for name, value in parsed if value is not None}
     start = given.get("start")
     message = ControlMessage(
         topics={source: given[name] for source in sources if (name := topic_field(source)) in given},
@@ -90,7 +88,7 @@ def parse_message(
         publish=given.get("publish", True),
         force=given.get("force", False),
         action=given.get("action", Action.CHANGE),
-        warnings=(*warnings[:_MOST_WARNINGS], *_unknown_fields(fields, values)),
+        warnings=(*warnings[:_MOST_WARNINGS], *_unknown_fields(fields, model.model_fields)),
     )
     if message.action is not Action.CHANGE:
         if message.topics or message.join or message.joins or start or not message.publish:
@@ -151,10 +149,9 @@ def _model(sources: tuple[str, ...], views: tuple[str, ...]) -> type[BaseModel]:
 
 
 def _made(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
-    """A model with these fields, all optional. Aliases name them: pydantic does not take every name of a source."""
-    aliased = {f"field{index}": (kind, Field(None, alias=alias)) for index, (alias, kind) in enumerate(fields.items())}
-    model: type[BaseModel] = create_model(name, **aliased)  # type: ignore[call-overload]
-    return model
+    """A model with these fields, all optional."""
+    optional: dict[str, Any] = {field: (kind, None) for field, kind in fields.items()}
+    return create_model(name, __config__=ConfigDict(protected_namespaces=()), **optional)
 
 
 def _fields(sources: tuple[str, ...], views: tuple[str, ...]) -> dict[str, Any]:
@@ -235,8 +232,8 @@ def _topic(value: object) -> str | None:
 
 def _check_allowed(topic: str | None, info: ValidationInfo) -> str | None:
     """Refuse a topic that is well spelled but not allowed, by the rules in the context."""
-    topic_fault: TopicFault = info.context or _no_fault
-    if topic is not None and (wrong := topic_fault(topic)) is not None:
+    topic_fault: TopicFault | None = info.context
+    if topic is not None and topic_fault is not None and (wrong := topic_fault(topic)) is not None:
         raise _refused(*wrong)
     return topic
 

@@ -18,10 +18,10 @@ class BrokenGuard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GuardLimits:
-    """The limits, as shares of 1; None where there is none."""
+    """The limits, as shares of 1; None where bad records do not count."""
 
-    min_rows: Fraction | None = None
-    min_matched: Fraction | None = None
+    min_rows: Fraction = Fraction(0)
+    min_matched: Fraction = Fraction(0)
     max_bad: Fraction | None = None
 
 
@@ -54,18 +54,18 @@ def broken_guards(limits: GuardLimits, before: Figures, after: Figures) -> list[
     return [*_rows(limits.min_rows, before, after), *_matched(limits.min_matched, before, after), *_bad(limits, after)]
 
 
-def _rows(least: Fraction | None, before: Figures, after: Figures) -> Iterator[BrokenGuard]:
-    for view, rows in after.rows.items() if least is not None else ():
+def _rows(least: Fraction, before: Figures, after: Figures) -> Iterator[BrokenGuard]:
+    for view, rows in after.rows.items():
         shown = before.rows.get(view, 0)
-        if view not in after.not_begun and least is not None and rows < least * shown:
+        if view not in after.not_begun and rows < least * shown:
             text = f"{view} has {rows:,} rows, {shown:,} are shown; at least {_percent(least)} of these are required"
             yield BrokenGuard("min_rows", text)
 
 
-def _matched(least: Fraction | None, before: Figures, after: Figures) -> Iterator[BrokenGuard]:
-    for name, new in after.matched.items() if least is not None else ():
+def _matched(least: Fraction, before: Figures, after: Figures) -> Iterator[BrokenGuard]:
+    for name, new in after.matched.items():
         old = before.matched.get(name)
-        if new.view in after.not_begun or old is None or not (new.left and old.left) or least is None:
+        if new.view in after.not_begun or old is None or not (new.left and old.left):
             continue
         share, shown = Fraction(new.matched, new.left), Fraction(old.matched, old.left)
         if share < least * shown:

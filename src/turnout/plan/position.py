@@ -14,6 +14,9 @@ class Position:
         """Whether it is of the same generation, and not before the other."""
         return self.generation == other.generation and self.version >= other.version
 
+    def is_after(self, other: "Position") -> bool:
+        return self.reaches(other) and self != other
+
     def as_json(self) -> dict[str, int]:
         return {"generation": self.generation, "version": self.version}
 

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from turnout.plan.control import (
     Action,
@@ -78,6 +78,10 @@ class Verdict:
     outcome: Outcome | None
     reason: str = ""
     error: ControlRejected | None = None
+
+    @property
+    def report(self) -> Mapping[str, Any] | None:
+        return self.error.report if self.error else None
 
 
 class _Refusal(Enum):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from datetime import UTC, datetime
 
 from turnout_client.iso_times import (
     DAY_MICROSECONDS,
@@ -37,6 +38,11 @@ _RECORD_TIMESTAMP = re.compile(
 
 def now_milliseconds() -> int:
     return time.time_ns() // 1_000_000
+
+
+def now_text() -> str:
+    """The time now as the API has it, always with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def moment_sql(milliseconds: str) -> str:

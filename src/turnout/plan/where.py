@@ -163,10 +163,7 @@ def compile_where(terms: Sequence[Term], columns: Mapping[str, ColumnType]) -> t
     parts: list[str] = []
     parameters: list[object] = []
     for term in terms:
-        if term.column == ROW:
-            compiled = [_compile_row(term)]
-        else:
-            compiled = [_compile(replace(term, column=name), columns[name]) for name in _columns_of(term, columns)]
+        compiled = [_compile(replace(term, column=name), columns.get(name)) for name in _columns_of(term, columns)]
         parts.append(f"({' OR '.join(text for text, _ in compiled)})" if len(compiled) > 1 else compiled[0][0])
         parameters.extend(value for _, values in compiled for value in values)
     return " AND ".join(parts) or "TRUE", parameters
@@ -217,7 +214,12 @@ def known_column(name: str, columns: Collection[str], place: str, code: str) -> 
         raise TurnoutError(code=code, message=f"{place}: no column {show(name)}", hint=hint)
 
 
-def _compile(term: Term, column: ColumnType) -> tuple[str, list[object]]:
+def _compile(term: Term, column: ColumnType | None) -> tuple[str, list[object]]:
+    """A condition over one column; without a type it is `ROW`."""
+    if column is None:
+        if term.op is not Op.EQ or not isinstance(term.value, str):
+            raise _bad(f"where: {ROW} is compared by = with the id of a row", f'write {ROW} = "id"')
+        return f"{ROW} = CAST(? AS VARCHAR)", [term.value]
     name = quoted(term.column)
     if term.op in (Op.NULL, Op.NOT_NULL):
         return f"{name} {term.op.value.upper()}", []
@@ -231,12 +233,6 @@ def _compile(term: Term, column: ColumnType) -> tuple[str, list[object]]:
     if term.op is Op.NOT_IN:
         return f"({name} IS NULL OR {name} NOT IN ({_listed_values(column)}))", [_texts(values)]
     return term.op.sql.format(name, f"CAST(? AS {column.duckdb})"), values
-
-
-def _compile_row(term: Term) -> tuple[str, list[object]]:
-    if term.op is not Op.EQ or not isinstance(term.value, str):
-        raise _bad(f"where: {ROW} is compared by = with the id of a row", f'write {ROW} = "id"')
-    return f"{ROW} = CAST(? AS VARCHAR)", [term.value]
 
 
 def _listed_values(column: ColumnType) -> str:

@@ -105,7 +105,7 @@ class ControlApi:
         """The configuration files so far, newest first: who applied each, when, and what it changed; for operators."""
         check_operator(request.scope, _MAY_NOT)
         versions = await self._answers.read(request, lambda store: config_history.entries(store))
-        return json_response({"history": [version.as_json() for version in versions]})
+        return json_response({"history": [version.model_dump() for version in versions]})
 
     @Call(
         "/api/config",

@@ -19,7 +19,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.plan.position import Position
 from turnout.serve.limits import Hold
-from turnout.serve.reads import Reading
+from turnout.serve.reads import StoreRead
 from turnout.store.query.difference import DifferenceResult
 from turnout.store.query.sql import SqlResult
 from turnout.store.query.summary_read import SummaryResult
@@ -36,7 +36,7 @@ _CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
 _FORMULA = r"^[=+\-@\t\r\n]"
 
 
-class Format(StrEnum):
+class AnswerFormat(StrEnum):
     JSON = "json"
     CSV = "csv"
     ARROW = "arrow"
@@ -44,10 +44,10 @@ class Format(StrEnum):
 
 
 MEDIA_TYPES = {
-    Format.JSON: "application/json",
-    Format.CSV: "text/csv; charset=utf-8",
-    Format.ARROW: "application/vnd.apache.arrow.stream",
-    Format.PARQUET: "application/vnd.apache.parquet",
+    AnswerFormat.JSON: "application/json",
+    AnswerFormat.CSV: "text/csv; charset=utf-8",
+    AnswerFormat.ARROW: "application/vnd.apache.arrow.stream",
+    AnswerFormat.PARQUET: "application/vnd.apache.parquet",
 }
 
 
@@ -63,7 +63,7 @@ class TableFile:
 class Export:
     """The file to make; `guarded`: no spreadsheet takes a cell of a CSV file for a formula."""
 
-    kind: Format
+    format: AnswerFormat
     guarded: bool = False
 
 
@@ -74,8 +74,10 @@ def to_json(value: object) -> bytes:
 
 
 def result_json(result: WindowResult | SummaryResult) -> bytes:
-    """A result as it is: each of its fields, and its Arrow table as a list of objects."""
-    values = {field.name: getattr(result, field.name) for field in fields(result)}
+    """A result as it is: each of its fields, its position as two, and its Arrow table as a list of objects."""
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(result)):
+        values |= result.position.as_json() if name == "position" else {name: getattr(result, name)}
     tables = {name: json_rows(value) for name, value in values.items() if isinstance(value, pa.Table)}
     return json_object({name: value for name, value in values.items() if name not in tables}, **tables)
 
@@ -167,14 +169,13 @@ def json_list(rows: pa.Table | pa.RecordBatch, items: Callable[[list[list[Any]]]
 
 
 def table_file(
-    reading: Reading, rows: pa.RecordBatchReader, name: str, numbers: dict[str, int], export: Export, hold: Hold
+    reading: StoreRead, rows: pa.RecordBatchReader, name: str, numbers: dict[str, int], export: Export, hold: Hold
 ) -> TableFile:
     """Rows as a file of that name, with `numbers` as headers.
 
     It is written whole before the first byte is sent: the snapshot lasts as long as the read, never as long as a slow
     client, and an error on the way still becomes an error answer.
     """
-    kind = export.kind
     # Closed by the caller: the file outlives this function.
     content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115
     try:
@@ -190,21 +191,21 @@ def table_file(
         content.close()
         raise
     headers = {
-        "Content-Type": MEDIA_TYPES[kind],
+        "Content-Type": MEDIA_TYPES[export.format],
         "Content-Length": str(size),
-        "Content-Disposition": _disposition(f"{name}.{kind.value}"),
+        "Content-Disposition": _disposition(f"{name}.{export.format}"),
         **{f"X-Turnout-{number}": str(value) for number, value in numbers.items()},
     }
     return TableFile(content, headers)
 
 
-def _write(reading: Reading, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:
+def _write(reading: StoreRead, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:
     sink = pa.PythonFile(content, mode="w")
     # Leaving a writer's block ends its file but leaves `content` open.
-    with _writer(export.kind, sink, rows.schema) as writer:
+    with _writer(export.format, sink, rows.schema) as writer:
         for batch in rows:
             reading.check()
-            csv = export.kind is Format.CSV
+            csv = export.format is AnswerFormat.CSV
             # Times that Arrow would write wrongly, as texts in the form that Arrow gives to the others.
             odd = [i for i, c in enumerate(batch.columns) if csv and is_time(c.type) and not is_plain(c)]
             for index in odd:
@@ -228,10 +229,10 @@ def guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _writer(kind: Format, sink: pa.NativeFile, schema: pa.Schema) -> Any:
-    if kind is Format.CSV:
+def _writer(wanted: AnswerFormat, sink: pa.NativeFile, schema: pa.Schema) -> Any:
+    if wanted is AnswerFormat.CSV:
         return pa_csv.CSVWriter(sink, schema)
-    if kind is Format.ARROW:
+    if wanted is AnswerFormat.ARROW:
         return pa.ipc.new_stream(sink, schema)
     return pa_parquet.ParquetWriter(sink, schema, compression="zstd")
 

@@ -13,9 +13,9 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from turnout.config import Format as SourceFormat
-from turnout.config import Role
+from turnout.config import Format, Role
 from turnout.errors import TurnoutError
+from turnout.plan.answers import Answer
 from turnout.plan.control import topic_field
 from turnout.plan.plan import parse_topic
 from turnout.serve.access import check_operator, identity_of
@@ -26,7 +26,6 @@ from turnout.serve.requests import OF_EXAMPLES, OF_WHY, records_of, why_of
 from turnout.serve.responses import Answers, encoded_json, json_response
 from turnout.serve.rounds import Rounds, Threads
 from turnout.serve.routes import READING, Call
-from turnout.serve.schemas import Answer
 from turnout.store.query.row_records import Reason
 
 _TESTING = 2
@@ -135,7 +134,7 @@ class Example(Answer):
     """A name for the source that no other has."""
     table: str
     """A name for its table."""
-    format: SourceFormat
+    format: Format
     """`json`, `avro` or `protobuf`; the last two by the schema registry."""
     partitions: int
     """How many the topic has."""

@@ -13,7 +13,7 @@ import weakref
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -170,7 +170,6 @@ class HeldBytes:
         self.most = most
         self.setting = setting
         self._lock = threading.Lock()
-        self._bytes: Counter[str] = Counter()
         self._objects: defaultdict[str, weakref.WeakKeyDictionary[object, int]] = defaultdict(weakref.WeakKeyDictionary)
 
     def of(self, client: str) -> int:
@@ -204,19 +203,21 @@ class HeldBytes:
         """Count an object no more, although it may live on for a while."""
         with self._lock:
             self._objects[client].pop(what, None)
+            if not self._objects[client]:
+                del self._objects[client]
 
-    def add(self, client: str, size: int) -> None:
+    def grow(self, client: str, hold: Hold, size: int) -> None:
         with self._lock:
-            if size > 0 and self._of(client) + size > self.most:
+            if hold.is_released:
+                return
+            known = self._objects[client].get(hold, 0)
+            if size > known and self._of(client) - known + size > self.most:
                 raise self.too_much()
-            self._bytes[client] += size
-            if not self._bytes[client]:
-                del self._bytes[client]
+            self._objects[client][hold] = size
 
     def _of(self, client: str) -> int:
         # Copied: objects may be collected while they are counted.
-        objects = list(self._objects[client].values()) if client in self._objects else []
-        return self._bytes[client] + sum(objects)
+        return sum(list(self._objects[client].values())) if client in self._objects else 0
 
     def too_much(self) -> TurnoutError:
         return TurnoutError(
@@ -226,26 +227,21 @@ class HeldBytes:
         )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Hold:
     """The bytes of one answer."""
 
     _held: HeldBytes
     _client: str
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _size: int | None = 0
+    is_released: bool = False
 
     def grow_to(self, size: int) -> None:
         """TurnoutError if that is too much for the client. Does nothing after `release`."""
-        with self._lock:
-            if self._size is not None:
-                self._held.add(self._client, size - self._size)
-                self._size = size
+        self._held.grow(self._client, self, size)
 
     def release(self) -> None:
-        with self._lock:
-            self._held.add(self._client, -(self._size or 0))
-            self._size = None
+        self.is_released = True
+        self._held.forget(self._client, self)
 
 
 def check_size(scope: Scope) -> None:

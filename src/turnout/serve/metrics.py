@@ -5,7 +5,6 @@ messages and swaps.
 """
 
 import contextlib
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.control import Outcome
 from turnout.plan.tables import BOOKS_OF_GENERATION, SHOWN_OF_STORE
 from turnout.store.database import Database, first_row
-from turnout.swap.metrics import METRICS, Metrics
+from turnout.swap.metrics import METRICS, Metrics, MetricValues
 from turnout.swap.publisher import DISCARDED
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -50,45 +49,26 @@ class _Scrape(Collector):
             yield from collector.collect()
 
     def _state(self) -> Iterator[Metric]:
-        now = self.metrics
-        yield _metric("turnout_build_info", {__version__: 1})
-        yield _metric("turnout_ready", now.readiness.ready)
-        yield _metric("turnout_trouble", {} if now.readiness.ready else {now.readiness.code: 1})
-        yield _metric("turnout_published_generation", now.published)
-        yield _metric("turnout_generations", now.generations)
-        if now.building_percent is not None:
-            yield _metric("turnout_building_percent", now.building_percent)
-        if now.candidate is not None:
-            yield _metric("turnout_candidate_generation", now.candidate)
-        yield _metric("turnout_records_total", {str(number): count for number, count in now.records.items()})
-        lags = {(topic, str(partition)): lag for (topic, partition), lag in now.lags.items()}
-        yield _metric("turnout_lag_records", lags)
-        yield _metric("turnout_kafka_up", now.kafka_answers)
-        if now.newest_record is not None:
-            yield _metric("turnout_newest_record_age_seconds", max(0.0, time.time() - now.newest_record / 1000))
-        yield _metric("turnout_control_up", now.control_read)
-        yield _metric("turnout_control_waiting", now.waiting_messages)
-        yield _metric("turnout_spark_starts_total", now.spark_starts)
-        yield _metric("turnout_left_out_keys", now.left_out)
-        yield from self._sinks()
-        yield from self._alerts()
-        yield _metric("turnout_viewers", self.viewers)
-        yield _metric("turnout_subscriptions", self.subscriptions)
-
-    def _sinks(self) -> Iterator[Metric]:
-        sinks = self.metrics.sinks
-        yield _metric("turnout_sink_up", {sink.name: sink.state == "writing" for sink in sinks})
-        yield _metric("turnout_sink_waiting_versions", {sink.name: sink.waiting_versions for sink in sinks})
-        yield _metric("turnout_sink_waiting_rows", {sink.name: sink.waiting_rows for sink in sinks})
-        yield _metric("turnout_sink_records_total", {sink.name: sink.records for sink in sinks})
-
-    def _alerts(self) -> Iterator[Metric]:
-        alerts = self.metrics.alerts
-        yield _metric("turnout_alert_up", {alert.name: alert.error is None for alert in alerts})
-        yield _metric("turnout_alert_rows", {alert.name: alert.rows for alert in alerts})
-        yield _metric("turnout_alert_waiting", {alert.name: alert.waiting for alert in alerts})
-        yield _metric("turnout_alert_events_total", {alert.name: alert.events for alert in alerts})
-        yield _metric("turnout_alert_dropped_total", {alert.name: alert.dropped for alert in alerts})
+        now, sinks, alerts = self.metrics, self.metrics.sinks, self.metrics.alerts
+        state: dict[str, MetricValues] = {
+            "turnout_build_info": {__version__: 1},
+            "turnout_ready": now.readiness.ready,
+            "turnout_trouble": {} if now.readiness.ready else {now.readiness.code: 1},
+            "turnout_published_generation": now.published,
+            **now.values,
+            "turnout_sink_up": {sink.name: sink.state == "writing" for sink in sinks},
+            "turnout_sink_waiting_versions": {sink.name: sink.waiting_versions for sink in sinks},
+            "turnout_sink_waiting_rows": {sink.name: sink.waiting_rows for sink in sinks},
+            "turnout_sink_records_total": {sink.name: sink.records for sink in sinks},
+            "turnout_alert_up": {alert.name: alert.error is None for alert in alerts},
+            "turnout_alert_rows": {alert.name: alert.rows for alert in alerts},
+            "turnout_alert_waiting": {alert.name: alert.waiting for alert in alerts},
+            "turnout_alert_events_total": {alert.name: alert.events for alert in alerts},
+            "turnout_alert_dropped_total": {alert.name: alert.dropped for alert in alerts},
+            "turnout_viewers": self.viewers,
+            "turnout_subscriptions": self.subscriptions,
+        }
+        return (_metric(name, values) for name, values in state.items() if values is not None)
 
     def _store(self) -> Iterator[Metric]:
         found: list[Metric] = []
@@ -140,7 +120,7 @@ def _outcomes(cursor: duckdb.DuckDBPyConnection, table: str, outcomes: Iterable[
     return {str(outcome): dict(found).get(outcome, 0) for outcome in outcomes}
 
 
-def _metric(name: str, values: float | Mapping[str, float | None] | Mapping[tuple[str, str], float]) -> Metric:
+def _metric(name: str, values: MetricValues) -> Metric:
     """A gauge or a counter as it is defined: a value, or one for each value of its labels that is known."""
     defined = METRICS[name]
     family = (CounterMetricFamily if defined.kind == "counter" else GaugeMetricFamily)(

@@ -21,9 +21,9 @@ from turnout.plan.control import ApplyRequest
 from turnout.plan.where import MAX_SMALL_FILTER, weight
 from turnout.serve import formats, metrics, schemas
 from turnout.serve.access import IDENTITY
-from turnout.serve.formats import Export, Format, TableFile, result_json, table_file
+from turnout.serve.formats import AnswerFormat, Export, TableFile, result_json, table_file
 from turnout.serve.limits import Hold, Viewers
-from turnout.serve.reads import Reading, Reads
+from turnout.serve.reads import Reads, StoreRead
 from turnout.serve.requests import (
     MAX_JSON_ROWS,
     OF_DIFFERENCES,
@@ -74,7 +74,7 @@ class MessageQueue(Protocol):
     def submit(self, raw: bytes | str, requester: str) -> QueuedMessage: ...
 
 
-class Orchestrator(Protocol):
+class ServedOrchestrator(Protocol):
     """The part of the orchestrator that the server uses; all calls may block."""
 
     @property
@@ -103,7 +103,7 @@ class Services:
     """What the server is given. Sources, views and limits change with the configuration."""
 
     database: Database
-    orchestrator: Orchestrator
+    orchestrator: ServedOrchestrator
     control_wait_seconds: float = 660.0
     """How long a control message waits for its outcome: as long as a build may take, and some more."""
     limits: ServerSettings = field(default_factory=ServerSettings)
@@ -155,7 +155,7 @@ class Api:
     async def read_rows(self, request: Request) -> Response:
         """A window of one table, of one moment. `name` is a table, or `NAME@7` for generation 7 while it lives."""
         export, window = window_of(request.path_params["name"], request.query_params)
-        if export.kind is Format.JSON:
+        if export.format is AnswerFormat.JSON:
             return await self._json(request, window)
         return await self._answers.file(request, lambda store, hold: _window_file(store, window, export, hold))
 
@@ -210,7 +210,7 @@ class Api:
     async def read_summary(self, request: Request) -> Response:
         """Groups of a table's rows, and counts, sums, averages and percentiles of each, of one moment."""
         export, summary = summary_of(request.path_params["name"], request.query_params)
-        if export.kind is not Format.JSON:
+        if export.format is not AnswerFormat.JSON:
             return await self._answers.file(request, lambda store, hold: _summary_file(store, summary, export, hold))
         return await self._answers.json(
             request, lambda store: result_json(read_summary(store, summary)), large=summary.costly
@@ -229,10 +229,10 @@ class Api:
     async def read_difference(self, request: Request) -> Response:
         """What differs in a table between two living generations, of one moment."""
         export, asked = difference_of(request.path_params["name"], request.query_params)
-        if export.kind is not Format.JSON:
+        if export.format is not AnswerFormat.JSON:
             return await self._answers.file(request, lambda store, hold: _difference_file(store, asked, export, hold))
 
-        def read(store: Reading) -> bytes:
+        def read(store: StoreRead) -> bytes:
             found = read_difference(store, asked)
             return formats.difference_json(found.table, found.positions, found.lags, formats.difference_body(found))
 
@@ -253,18 +253,18 @@ class Api:
         asked = checked_body(body, schemas.SqlQuestion, _EXAMPLE)
         memory = self._services.limits.sql_memory_limit
 
-        def read(store: Reading) -> SqlResult:
+        def read(store: StoreRead) -> SqlResult:
             return read_sql(store, asked.sql, asked.limit, memory)
 
-        if asked.format is Format.JSON:
+        if asked.format is AnswerFormat.JSON:
             return await self._answers.json(request, lambda store: _sql_json(read(store)), large=True, sliced=True)
-        export = Export(asked.format, asked.guard and asked.format is Format.CSV)
+        export = Export(asked.format, asked.guard and asked.format is AnswerFormat.CSV)
         return await self._answers.file(request, lambda store, hold: _sql_file(store, read(store), export, hold))
 
     async def _json(self, request: Request, window: Window) -> Response:
         large = weight(window.where) > MAX_SMALL_FILTER
 
-        def read(store: Reading) -> bytes:
+        def read(store: StoreRead) -> bytes:
             found = self._reads.kept.find(store, window)
             return result_json(found.result if found else read_window(store, window))
 
@@ -276,21 +276,21 @@ def _sql_json(result: SqlResult) -> bytes:
     return formats.json_object(fields, rows=formats.to_form("JSON", result.rows, formats.json_rows))
 
 
-def _window_file(store: Reading, window: Window, export: Export, hold: Hold) -> TableFile:
+def _window_file(store: StoreRead, window: Window, export: Export, hold: Hold) -> TableFile:
     with open_window(store, window) as found:
         return table_file(store, found.rows, window.table, _numbers(found), export, hold)
 
 
-def _summary_file(store: Reading, summary: Summary, export: Export, hold: Hold) -> TableFile:
+def _summary_file(store: StoreRead, summary: Summary, export: Export, hold: Hold) -> TableFile:
     found = read_summary(store, summary)
     return table_file(store, found.groups.to_reader(), f"{summary.table}-summary", _numbers(found), export, hold)
 
 
 def _numbers(found: WindowResult | SummaryResult) -> dict[str, int]:
-    return {"Generation": found.generation, "Version": found.version, "Total": found.total}
+    return {"Generation": found.position.generation, "Version": found.position.version, "Total": found.total}
 
 
-def _difference_file(store: Reading, asked: DifferenceQuestion, export: Export, hold: Hold) -> TableFile:
+def _difference_file(store: StoreRead, asked: DifferenceQuestion, export: Export, hold: Hold) -> TableFile:
     with open_difference(store, asked) as found:
         sides = (("From", found.before), ("To", found.after))
         numbers = {f"{side}-{name.title()}": number for side, at in sides for name, number in at.as_json().items()}
@@ -299,10 +299,10 @@ def _difference_file(store: Reading, asked: DifferenceQuestion, export: Export, 
         return table_file(store, rows, name, {**numbers, "Total": found.total}, export, hold)
 
 
-def _sql_file(store: Reading, found: SqlResult, export: Export, hold: Hold) -> TableFile:
+def _sql_file(store: StoreRead, found: SqlResult, export: Export, hold: Hold) -> TableFile:
     numbers = {"Generation": found.generation, "Total": found.rows.num_rows, "Complete": int(found.complete)}
     return formats.to_form(
-        export.kind.value,
+        export.format.value,
         found.rows,
         lambda rows: table_file(store, rows.to_reader(), "sql", numbers, export, hold),
     )

@@ -52,7 +52,7 @@ _Line = tuple[str, _Kind]
 
 
 @dataclass(slots=True, eq=False)
-class Reading:
+class StoreRead:
     """One read under way: the store, for its thread. Other threads can end it."""
 
     _database: Database
@@ -100,7 +100,7 @@ class Reading:
             for cursor in self._cursors:
                 cursor.interrupt()
 
-    def run(self, work: Callable[[Reading], T]) -> T:
+    def run(self, work: Callable[[StoreRead], T]) -> T:
         try:
             return work(self)
         except Exception as error:
@@ -113,7 +113,7 @@ class Reading:
 class _Read:
     """One read that was asked for; `over` is the error that ends it after `seconds`."""
 
-    work: Callable[[Reading], Any]
+    work: Callable[[StoreRead], Any]
     kind: _Kind
     seconds: float
     over: TurnoutError
@@ -144,7 +144,7 @@ class Reads:
     async def run(
         self,
         clients: Collection[str],
-        work: Callable[[Reading], T],
+        work: Callable[[StoreRead], T],
         *,
         large: bool = False,
         sliced: bool = False,
@@ -168,7 +168,7 @@ class Reads:
         return await self._in_turn(line, work, limit, _too_long(limit), longest)
 
     async def _in_turn(
-        self, line: _Line, work: Callable[[Reading], T], seconds: float, over: TurnoutError, longest: float | None
+        self, line: _Line, work: Callable[[StoreRead], T], seconds: float, over: TurnoutError, longest: float | None
     ) -> T:
         """Do `work` when the line has a place; `longest` is how long it may wait for one."""
         try:
@@ -186,7 +186,7 @@ class Reads:
         [read] = reads
         read.begin()
         loop = asyncio.get_running_loop()
-        reading = Reading(self._database, self.limits.max_answer_megabytes * 1_000_000)
+        reading = StoreRead(self._database, self.limits.max_answer_megabytes * 1_000_000)
         threads = self._threads if read.kind is _Kind.SMALL else self._large_threads
         done = loop.run_in_executor(threads, reading.run, read.work)
         timer = loop.call_later(read.seconds, self._end, loop, reading, done, read.over)
@@ -200,7 +200,7 @@ class Reads:
         return [done.exception() or done.result()]
 
     def _end(
-        self, loop: asyncio.AbstractEventLoop, reading: Reading, done: asyncio.Future[T], reason: TurnoutError
+        self, loop: asyncio.AbstractEventLoop, reading: StoreRead, done: asyncio.Future[T], reason: TurnoutError
     ) -> None:
         if not done.done():
             reading.end(reason)

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.plan.where import parse_columns, parse_sort, parse_terms
-from turnout.serve.formats import Export, Format
+from turnout.serve.formats import AnswerFormat, Export
 from turnout.store.query import summary
 from turnout.store.query.difference import CHANGES, DifferenceQuestion
 from turnout.store.query.row_records import WhyQuestion
@@ -44,7 +44,7 @@ class Parameter(NamedTuple):
 _WHOLE = {"type": "integer", "minimum": 0, "maximum": MAX_INT64}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 _FLAG = {"type": "string", "enum": list(FLAGS)}
-_FORMAT = {"type": "string", "enum": list(Format), "default": Format.JSON}
+_FORMAT = {"type": "string", "enum": list(AnswerFormat), "default": AnswerFormat.JSON}
 
 _SORT = Parameter(
     "sort",
@@ -193,15 +193,15 @@ def records_of(query: QueryParams) -> int:
 
 
 def _export(query: QueryParams) -> Export:
-    text = query.get("format", Format.JSON.value)
-    if text not in list(Format):
-        raise TurnoutError("bad_parameter", f"format: unknown {show(text)}", f"formats: {', '.join(Format)}")
-    return Export(Format(text), flag(query, "guard", default=False) and text == Format.CSV)
+    text = query.get("format", AnswerFormat.JSON.value)
+    if text not in list(AnswerFormat):
+        raise TurnoutError("bad_parameter", f"format: unknown {show(text)}", f"formats: {', '.join(AnswerFormat)}")
+    return Export(AnswerFormat(text), flag(query, "guard", default=False) and text == AnswerFormat.CSV)
 
 
 def _limit(query: QueryParams, export: Export, default: int, most: int, what: str) -> int | None:
     """How many of `what` are answered; None for all, which only files have."""
-    as_json = export.kind is Format.JSON
+    as_json = export.format is AnswerFormat.JSON
     limit = whole(query, "limit", default if as_json else None)
     if as_json and limit is not None and limit > most:
         raise TurnoutError(

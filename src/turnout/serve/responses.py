@@ -18,7 +18,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.serve.formats import TableFile, to_json
 from turnout.serve.limits import HeldBytes, Hold, TooOften, caller
-from turnout.serve.reads import Reading, Reads, cancelled
+from turnout.serve.reads import Reads, StoreRead, cancelled
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Answers:
     _downloads: HeldBytes
 
     async def json(
-        self, request: Request, work: Callable[[Reading], bytes], *, large: bool = False, sliced: bool = False
+        self, request: Request, work: Callable[[StoreRead], bytes], *, large: bool = False, sliced: bool = False
     ) -> Response:
         body = await self.read(request, work, large=large, sliced=sliced)
         hold = self._held.begin(caller(request.scope))
@@ -91,7 +91,7 @@ class Answers:
         headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
         return HeldResponse(BytesIO(body), hold, headers)
 
-    async def file(self, request: Request, work: Callable[[Reading, Hold], TableFile]) -> Response:
+    async def file(self, request: Request, work: Callable[[StoreRead, Hold], TableFile]) -> Response:
         hold = self._downloads.begin(caller(request.scope))
         try:
             file = await self.read(request, lambda store: work(store, hold), large=True)
@@ -101,7 +101,7 @@ class Answers:
         return HeldResponse(file.content, hold, file.headers)
 
     async def read(
-        self, request: Request, work: Callable[[Reading], T], *, large: bool = False, sliced: bool = False
+        self, request: Request, work: Callable[[StoreRead], T], *, large: bool = False, sliced: bool = False
     ) -> T:
         """Do `work` for as long as the client waits. The body of the request must have been read before."""
         reads = self._reads.run([caller(request.scope)], work, large=large, sliced=sliced)

@@ -23,7 +23,7 @@ from turnout import __version__
 from turnout.errors import ERRORS
 from turnout.plan.control import Action, topic_field
 from turnout.plan.control_parsing import body_of, message_schemas
-from turnout.serve.formats import MEDIA_TYPES, Format
+from turnout.serve.formats import MEDIA_TYPES, AnswerFormat
 from turnout.serve.requests import Parameter, check_parameters
 from turnout.serve.schemas import Error
 
@@ -171,7 +171,7 @@ def _operation(route: CallRoute, closed: bool) -> dict[str, Any]:
 def _answer(call: Call, status: int) -> dict[str, Any]:
     answer = call.answers[status]
     content: dict[str, Any] = (
-        {answer: {}} if isinstance(answer, str) else {MEDIA_TYPES[Format.JSON]: _reference(answer)}
+        {answer: {}} if isinstance(answer, str) else {MEDIA_TYPES[AnswerFormat.JSON]: _reference(answer)}
     )
     if call.file_headers:
         content = {kind: {} for kind in MEDIA_TYPES.values()} | content

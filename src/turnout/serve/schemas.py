@@ -9,17 +9,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from turnout.config import Role
-from turnout.config.changes import Needs
+from turnout.config.changes import SettingChange
+from turnout.plan.answers import AlertStatus, Answer, SinkStatus
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
-from turnout.serve.formats import Format
+from turnout.serve.formats import AnswerFormat
+from turnout.store.config_history import ConfigEntry
 from turnout.store.query.sql import DEFAULT_ROWS, MAX_CHARACTERS, MAX_ROWS
 from turnout.swap.build_progress import BuildStep
 from turnout_client.messages import ColumnInfo, ErrorInfo, Text, Texts, Where
-
-
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Body(BaseModel):
@@ -31,7 +29,7 @@ class SqlQuestion(Body):
 
     sql: str = Field(max_length=MAX_CHARACTERS)
     """One SELECT, at most 100,000 characters."""
-    format: Format = Format.JSON
+    format: AnswerFormat = AnswerFormat.JSON
     """`json`, `csv`, `arrow` or `parquet`; the headers of a file are `X-Turnout-Generation`, `X-Turnout-Total` and
     `X-Turnout-Complete` (1 or 0)."""
     limit: int = Field(DEFAULT_ROWS, ge=0, le=MAX_ROWS)
@@ -169,52 +167,6 @@ class CandidateEntry(Answer):
     """When it is discarded if nobody publishes it."""
 
 
-class SinkEntry(Answer):
-    """One sink: what it writes, how far it has come, and what waits for it."""
-
-    name: str
-    table: str
-    topic: str
-    format: str
-    delivery: str
-    state: Literal["starting", "writing", "failing"]
-    error: str | None
-    """Why it does not write, and what to do."""
-    generation: int
-    """With `version`: the position of the table that its topic holds."""
-    version: int
-    records: int
-    """Records that it has written since the process started."""
-    lastWritten: str | None  # noqa: N815
-    waitingVersions: int | None  # noqa: N815
-    """Versions of its table that are not in the topic yet; null where the store does not answer."""
-    waitingRows: int | None  # noqa: N815
-    """Changed rows that wait; where the difference has to be written, all rows of the table."""
-
-
-class AlertEntry(Answer):
-    """One alert: what it watches, where its events go, and how that stands."""
-
-    name: str
-    table: str
-    where: str
-    to: str
-    """The target without its secrets: `webhook hooks.example.com`, `topic alerts` or `log`."""
-    state: Literal["watching", "failing"]
-    error: str | None
-    """Why it cannot be checked, or is not delivered, and what to do."""
-    rows: int | None
-    """Rows that fulfil it; null where the store does not answer."""
-    waiting: int | None
-    """Events that are not delivered yet."""
-    events: int
-    """Events since the process started, as `delivered` and `dropped` are counted."""
-    delivered: int
-    dropped: int
-    """Events that were never delivered, because too many waited."""
-    lastDelivered: str | None  # noqa: N815
-
-
 class LeftOutKeys(Answer):
     """A view, or a step of a chain as `view.right`, that keys are left out of, and the first ten of them."""
 
@@ -256,9 +208,9 @@ class Status(Answer):
     """The candidate, else null: `generation`, `plan`, `since`, `expiresAt`; see docs/how-to/review.md."""
     lingering: list[int]
     """Generations that a rollback can still publish at once."""
-    sinks: list[SinkEntry]
+    sinks: list[SinkStatus]
     """The tables that are written to topics, and how far; see docs/how-to/sinks.md."""
-    alerts: list[AlertEntry]
+    alerts: list[AlertStatus]
     """The rows that are watched, and whether their events are delivered; see docs/how-to/alerts.md."""
     leftOut: list[LeftOutKeys]  # noqa: N815
     """Views that keys are left out of (`max_rows_per_key`): `view`, how many `keys`, and the `first` ten."""
@@ -321,15 +273,6 @@ class Decided(Answer):
     report: Report | None = None
 
 
-class SettingChange(Answer):
-    """A setting that differs; secrets are ***. `needs`: what it takes to put it in force."""
-
-    path: str
-    from_: Any = Field(alias="from")
-    to: Any
-    needs: Needs
-
-
 class _OfFile(Answer):
     generation: int
     detail: str
@@ -353,17 +296,6 @@ class RefusedFile(_OfFile):
 
     error: ErrorInfo
     outcome: Literal[Outcome.REJECTED, Outcome.FAILED]
-
-
-class ConfigEntry(Answer):
-    """A file that came into force: by an apply, a rollback, or a start."""
-
-    time: datetime
-    generation: int
-    requester: str
-    requestId: str | None  # noqa: N815
-    outcome: str
-    changes: list[SettingChange]
 
 
 class ConfigHistory(Answer):

@@ -107,9 +107,11 @@ def changed_table(cursor: duckdb.DuckDBPyConnection, table: str, known: Position
     return None if now is None or now.position == known else now
 
 
-def keeps_up(now: PublishedTable, written: Position) -> bool:
-    """Whether all changes since `written` are kept."""
-    return written.generation == now.position.generation and now.since is not None and now.since <= written.version
+def kept_changes(now: PublishedTable, written: Position) -> str | None:
+    """The SQL of what a batch changed in each row since `written`; None where not all of that is kept."""
+    if written.generation != now.position.generation or now.since is None or now.since > written.version:
+        return None
+    return f"{relation(now.schema, now.table)} WHERE _version > {written.version}"
 
 
 def lag(cursor: duckdb.DuckDBPyConnection, table: str, written: Position) -> Lag:
@@ -119,10 +121,7 @@ def lag(cursor: duckdb.DuckDBPyConnection, table: str, written: Position) -> Lag
         return Lag(0, 0)
     same = now.position.generation == written.generation
     versions = max(1, now.position.version - (written.version if same else 0))
-    if keeps_up(now, written):
-        rows = f"{relation(now.schema, table)} WHERE _version > {written.version}"
-    else:
-        rows = f"main.{quoted(table)}"
+    rows = kept_changes(now, written) or f"main.{quoted(table)}"
     return Lag(versions, scalar(cursor, f"SELECT count(*) FROM {rows}"))
 
 
@@ -134,8 +133,7 @@ def make_records(
     key = record_key_sql(now.key, now.columns[now.key])
     value = record_value_sql(now.columns)
     printed = f"md5_number({fingerprinted('value', form)})"
-    if keeps_up(now, written):
-        rows = f"{relation(now.schema, now.table)} WHERE _version > {written.version}"
+    if rows := kept_changes(now, written):
         newest = f"QUALIFY row_number() OVER (PARTITION BY {ROW} ORDER BY _version DESC) = 1"
         # A row that went and came again is written in any case: its tombstone may be in the topic already.
         fresh = (

@@ -10,18 +10,18 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 import duckdb
 
 from turnout.config import Format, KafkaSettings, RegistrySettings, SinkSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import Header
-from turnout.plan.position import NOTHING, Position
+from turnout.plan.answers import SinkState, SinkStatus
+from turnout.plan.position import NOTHING
+from turnout.plan.times import now_text
 from turnout.schemas.registry import SchemaRegistry
 from turnout.sink.avro_values import AvroValues
 from turnout.sink.records import (
@@ -55,47 +55,6 @@ Say = Callable[[str, str], None]
 PAUSES_SECONDS = (0.5, 15.0)
 
 
-class SinkState(StrEnum):
-    STARTING = "starting"
-    WRITING = "writing"
-    FAILING = "failing"
-
-
-@dataclass(frozen=True, slots=True)
-class SinkStatus:
-    """One sink at one moment."""
-
-    name: str
-    settings: SinkSettings
-    state: SinkState
-    error: TurnoutError | None
-    written: Position
-    records: int
-    """How many it has written since the process started."""
-    last_written: datetime | None
-    waiting_versions: int | None = None
-    """Changes of its table that are not in the topic yet; None if the store does not answer."""
-    waiting_rows: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        moment = self.last_written
-        return {
-            "name": self.name,
-            "table": self.settings.table,
-            "topic": self.settings.topic,
-            "format": self.settings.format.value,
-            "delivery": self.settings.delivery.value,
-            "state": self.state.value,
-            "error": str(self.error) if self.error else None,
-            "generation": self.written.generation,
-            "version": self.written.version,
-            "records": self.records,
-            "lastWritten": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment else None,
-            "waitingVersions": self.waiting_versions,
-            "waitingRows": self.waiting_rows,
-        }
-
-
 @dataclass(frozen=True, slots=True)
 class SinkTools:
     """What all sinks work with."""
@@ -116,7 +75,7 @@ class Sink:
         self.error: TurnoutError | None = None
         self.records = 0
         """How many it has written since the process started."""
-        self.last_written: datetime | None = None
+        self.last_written: str | None = None
         self.ready = False
         self._tools = tools
         self._state = TopicState(tools.database, name, f"{settings.table} as {settings.format}")
@@ -144,10 +103,24 @@ class Sink:
         self._thread.join(timeout_seconds)
         self._tools.database.sinks.remove(self.name)
 
-    def status(self) -> SinkStatus:
-        """What is known without asking anybody."""
-        state = SinkState.FAILING if self.error else SinkState.WRITING if self.ready else SinkState.STARTING
-        return SinkStatus(self.name, self.settings, state, self.error, self.written, self.records, self.last_written)
+    def status(self, waiting: Lag | None) -> SinkStatus:
+        """How it stands; `waiting` is what waits for it, None where the store does not answer."""
+        error, settings, written = self.error, self.settings, self.written
+        return SinkStatus(
+            name=self.name,
+            table=settings.table,
+            topic=settings.topic,
+            format=settings.format.value,
+            delivery=settings.delivery.value,
+            state=SinkState.FAILING if error else SinkState.WRITING if self.ready else SinkState.STARTING,
+            error=error,
+            generation=written.generation,
+            version=written.version,
+            records=self.records,
+            last_written=self.last_written,
+            waiting_versions=waiting and waiting.versions,
+            waiting_rows=waiting and waiting.rows,
+        )
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -204,7 +177,7 @@ class Sink:
     def _send(self, records: RecordSet, count: int, table: PublishedTable) -> None:
         self._channel.write(self._encoded(records, count, table))
         self.records += count
-        self.last_written = datetime.now(UTC)
+        self.last_written = now_text()
 
     def _encoded(self, records: RecordSet, count: int, table: PublishedTable) -> Iterator[SinkRecord]:
         assert self._values is not None
@@ -249,6 +222,19 @@ def _swapped(headers: list[Header], number: int, count: int) -> list[Header]:
     return [*headers, ("turnout.swap", b"only" if count == 1 else b"begin" if number == 1 else b"end")]
 
 
+class _Stoppable(Protocol):
+    def stop(self, timeout_seconds: float) -> None: ...
+
+
+def stop_all(running: Collection[_Stoppable], timeout_seconds: float) -> None:
+    """Stop all at the same time, within one bounded time."""
+    deadline = time.monotonic() + timeout_seconds
+    for one in running:
+        one.stop(0.0)
+    for one in running:
+        one.stop(max(0.0, deadline - time.monotonic()))
+
+
 class Sinks:
     """The running sinks. Any thread may ask; `change` and `stop` are for one."""
 
@@ -266,7 +252,7 @@ class Sinks:
         A sink that starts writes the difference between what its topic holds and what is shown.
         """
         going = [sink for name, sink in self._running.items() if settings.get(name) != sink.settings]
-        self._stop(going, 5.0)
+        stop_all(going, 5.0)
         kept = {name: sink for name, sink in self._running.items() if sink not in going}
         with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
             forget_others(self._database, settings.keys())
@@ -278,7 +264,7 @@ class Sinks:
 
     def stop(self, timeout_seconds: float = 5.0) -> None:
         self._database.feed.leave(self._committed)
-        self._stop(list(self._running.values()), timeout_seconds)
+        stop_all(self._running.values(), timeout_seconds)
         if self._registry is not None:
             self._registry.close()
 
@@ -287,7 +273,7 @@ class Sinks:
         with self._lock:
             running = list(self._running.values())
         lags = self._lags(running)
-        return [_with_lag(sink.status(), lags.get(sink.name)) for sink in running]
+        return [sink.status(lags.get(sink.name)) for sink in running]
 
     def _lags(self, sinks: list[Sink]) -> dict[str, Lag]:
         if not sinks:
@@ -302,18 +288,7 @@ class Sinks:
         for sink in self._running.values():
             sink.wake()
 
-    def _stop(self, sinks: list[Sink], timeout_seconds: float) -> None:
-        deadline = time.monotonic() + timeout_seconds
-        for sink in sinks:
-            sink.stop(0.0)
-        for sink in sinks:
-            sink.stop(max(0.0, deadline - time.monotonic()))
-
     def _values(self, sink: SinkSettings) -> Values:
         if sink.format is Format.AVRO and self._registry is not None:
             return AvroValues(self._registry, sink.topic)
         return JsonValues()
-
-
-def _with_lag(status: SinkStatus, found: Lag | None) -> SinkStatus:
-    return status if found is None else replace(status, waiting_versions=found.versions, waiting_rows=found.rows)

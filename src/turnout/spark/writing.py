@@ -133,7 +133,7 @@ class Writer:
             # Before the batch is kept, so at least once: a batch that is read again after a crash sends them again.
             if self.send_dead_letters is not None and (letters := batch.dead_letters()) is not None:
                 self.send_dead_letters(letters)
-            views = self.tables.layout.views if caught_up else ()
+            views = self.tables.layout.views if caught_up else batch.filled
             for index, view in enumerate(views):
                 self._write(batch, view, partial(_share, index, len(views)))
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
@@ -161,7 +161,7 @@ class Writer:
         Few go through a plan that is kept. Many go in parts of their keys, of which none needs much memory.
         """
         rows, runner = batch.view(view), view_runner(self.session)
-        if not batch.views_built:
+        if rows.state.whole:
             self.listener.building_views(share(0))
         if not rows.touched():
             return
@@ -172,7 +172,7 @@ class Writer:
         with view_folder(self.session, checkpoint, shared=self.reading.shared) as (folder, frame):
             over = partial(runner.over_parts, name=self.tables.schema, frame=frame, own=view.own_sql)
             # A chain runs one step after the other, and cannot tell which share one part is.
-            over = partial(self._told, over, share) if view.by_key and not batch.views_built else over
+            over = partial(self._told, over, share) if view.by_key and rows.state.whole else over
             cores = self.session.sparkContext.defaultParallelism
             batch.replace(view, rows.in_parts(PartRunner(folder, cores, partial(_parts, cores), over)))
 

@@ -64,6 +64,9 @@ class Batch:
         self._layout = tables.layout
         self._cursor = cursor
         self.views_built = progress.views_built
+        views = tables.layout.views
+        self.filled = [view for view in views if progress.views_built or view.table in tables.kept_views]
+        """The views that have their rows, built or copied: of these the batch replaces what it touches."""
         self.offsets = progress.offsets
         """Where the batch before this one ended."""
         self._rows = BatchRows(cursor, tables.table)
@@ -112,21 +115,21 @@ class Batch:
         if decoded.faults is not None:
             self._cursor.register(_FAULTS, decoded.faults)
         waiting = []
+        joined = {source.source for view in self.filled for source in view.sources}
         for index, source in enumerate(self._layout.sources):
-            if self.views_built or source.latest or source.max_rows is not None:
+            if self.views_built or source.source in joined or source.latest or source.max_rows is not None:
                 waiting.append((source, decoded.rows[index]))
             else:
                 # All of them at once: nothing else has to be known yet.
                 with registered(self._cursor, _rows=decoded.rows[index]):
                     into = f"INSERT INTO {self._tables.table(source.table)} BY NAME"
                     self.log.add(source.table, f"{into} {stored_sql(source, '_rows', self._ids(source))}")
-        views = self._layout.views if self.views_built else ()
         if waiting:
             self._rows.collect_arriving(waiting, self._ids)
         for source, _ in waiting:
             if excess := self._rows.collect_evicted(source):
                 self.evicted[source.table] = excess
-        keyed = [view for view in views if view.by_key]
+        keyed = [view for view in self.filled if view.by_key]
         for view in keyed:
             self._rows.collect_keys(view)
         for source, _ in waiting:
@@ -197,7 +200,7 @@ class Batch:
                 rows=self._rows,
                 left_out=self.left_out,
                 records=self.records,
-                whole=not self.views_built,
+                whole=view not in self.filled,
             )
             self._views[view.table] = view_rows(state, view)
         return self._views[view.table]
@@ -205,7 +208,7 @@ class Batch:
     def replace(self, view: ViewTable, given: Iterable[pa.Table]) -> None:
         """Put the new rows of a view in place of its old ones, or fill it; `given` is what Spark gave."""
         table = self._tables.table(view.table)
-        if self.views_built:
+        if view in self.filled:
             written = WrittenTable(view.table, table, view.columns, ties([*view.ids, "_hash"]))
             for condition in self.view(view).old_rows():
                 self.log.remove(written, condition)
@@ -242,8 +245,8 @@ class Batch:
 
     def finish(self, batch_id: int | None, offsets: str, *, views_built: bool) -> None:
         """Count join quality, versions and progress; the transaction ends after this."""
-        for view in self._layout.views if views_built else ():
-            if not self.views_built:
+        for view in self._layout.views if views_built else self.filled:
+            if view not in self.filled:
                 write_quality(self._cursor, self._tables.schema, view)
             elif not self.records or not self.view(view).move_quality():
                 continue

@@ -55,16 +55,8 @@ CREATE TABLE IF NOT EXISTS turnout.control_raw (
     raw VARCHAR, requestId VARCHAR, outcome VARCHAR, detail VARCHAR, _acknowledged BOOLEAN);
 ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _milliseconds BIGINT;
 ALTER TABLE turnout.control_raw ADD COLUMN IF NOT EXISTS _arrived TIMESTAMP WITH TIME ZONE;
--- A store of before this table has the applies that wait as JSON of control_raw; they move here once.
-CREATE TABLE IF NOT EXISTS turnout.applies AS
-    SELECT _id AS message, CAST(fields ->> 'config' AS VARCHAR) AS config,
-        CAST(fields ->> 'requestId' AS VARCHAR) AS request_id,
-        TRY_CAST(fields ->> 'expectedGeneration' AS BIGINT) AS expected_generation,
-        coalesce(TRY_CAST(fields ->> 'dryRun' AS BOOLEAN), false) AS dry_run
-    FROM (SELECT _id, TRY_CAST(raw AS JSON) AS fields FROM turnout.control_raw
-        WHERE outcome IS NULL AND detail IS NULL AND "partition" IS NULL AND starts_with(raw, '{"action": "apply"'))
-    WHERE fields ->> 'config' IS NOT NULL;
-ALTER TABLE turnout.applies ADD COLUMN IF NOT EXISTS force BOOLEAN DEFAULT false;
+CREATE TABLE IF NOT EXISTS turnout.applies (
+    message BIGINT, config VARCHAR, request_id VARCHAR, expected_generation BIGINT, dry_run BOOLEAN, force BOOLEAN);
 CREATE TABLE IF NOT EXISTS turnout.control_places (
     _id BIGINT, "partition" INTEGER, "offset" BIGINT, milliseconds BIGINT);
 CREATE TABLE IF NOT EXISTS turnout.saved_views (name VARCHAR, view VARCHAR);

@@ -13,8 +13,8 @@ from turnout.plan.tables import SHOWN_OF_STORE, Layout
 from turnout.store import identity
 from turnout.store.batch_rows import hash_names, hash_sql, shown_sql
 from turnout.store.batches import Batch, Progress
-from turnout.store.database import Database, first_row, next_version, scalar
-from turnout.store.left_out import KeysLeftOut, LeftOutState, create_left_out, read_left_out
+from turnout.store.database import Database, first_row, scalar
+from turnout.store.left_out import KeysLeftOut, read_left_out
 from turnout.store.outgoing import create_book
 from turnout.store.views import identity_sql, row_hash_sql
 from turnout_client.column_types import ColumnType
@@ -33,6 +33,8 @@ class GenerationTables:
         self.generation = generation
         self.layout = layout
         self.schema = f"g{generation}"
+        self.kept_views: set[str] = set()
+        """The views whose rows were copied: batches keep them up to date while the others wait to be built."""
         self._lives: Mapping[tuple[str, int], int] | None = None
         """How often partitions were deleted; what stands in the table, once that was read."""
         self._left_out: KeysLeftOut | None = None
@@ -63,37 +65,22 @@ class GenerationTables:
             CREATE TABLE {self.schema}.progress (
                 batch_id BIGINT, offsets VARCHAR, records BIGINT, views_built BOOLEAN, bad BIGINT);
             INSERT INTO {self.schema}.progress VALUES (-1, '{{}}', 0, {views_built}, 0);
+            CREATE TABLE {self.schema}.lives (topic VARCHAR, "partition" INTEGER, life UTINYINT);
+            CREATE TABLE {self.schema}.left_out (name VARCHAR, key VARCHAR, _hash UBIGINT);
             CREATE TABLE {self.schema}.hashing AS {_HASHING};
         """)
         for index, name in enumerate(name for view in self.layout.views for name in view.quality_sides):
             quality = f"INSERT INTO {self.schema}.join_quality VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0, 0)"
             cursor.execute(quality, [index, name])
-        self._create_lives(cursor)
-        create_left_out(cursor, self.schema)
         create_book(cursor, self.schema, self.layout)
 
-    def _create_lives(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """How often partitions were deleted, of those that were."""
-        columns = 'topic VARCHAR, "partition" INTEGER, life UTINYINT'
-        cursor.execute(f"CREATE TABLE IF NOT EXISTS {self.schema}.lives ({columns})")
-
     def renew(self) -> None:
-        """Bring tables of another version up to this one; all keys are hashed again if DuckDB's hash has changed."""
+        """Hash all keys again if DuckDB's hash has changed."""
         with self.database.transaction() as cursor:
-            self._create_lives(cursor)
-            cursor.execute(f"ALTER TABLE {self.schema}.progress ADD COLUMN IF NOT EXISTS bad BIGINT DEFAULT 0")
-            create_left_out(cursor, self.schema)
-            create_book(cursor, self.schema, self.layout)
-            self._renew_hashes(cursor)
-            self._renew_left_out(cursor)
+            if first_row(cursor, f"FROM {self.schema}.hashing EXCEPT {_HASHING}") is not None:
+                self._renew_hashes(cursor)
 
     def _renew_hashes(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        known = "SELECT count(*) FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'hashing'"
-        if (
-            scalar(cursor, known, [self.schema])
-            and first_row(cursor, f"FROM {self.schema}.hashing EXCEPT {_HASHING}") is None
-        ):
-            return
         for source in self.layout.sources:
             for column in (source.key, *source.hashed):
                 hashed = f"{source.hash_name(column)} = {hash_sql(quoted(column))}"
@@ -102,24 +89,6 @@ class GenerationTables:
             cursor.execute(f"UPDATE {self.table(view.table)} SET _hash = {row_hash_sql(view)}")
         cursor.execute(f"UPDATE {self.schema}.left_out SET _hash = {hash_sql('key')}")
         cursor.execute(f"CREATE OR REPLACE TABLE {self.schema}.hashing AS {_HASHING}")
-
-    def _renew_left_out(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """Leave keys with too many rows out of the joined views of a store that had no bound."""
-        table = f"{self.schema}.join_quality"
-        if any(name == "leftOutKeys" for name, *_ in cursor.execute(f"DESCRIBE {table}").fetchall()):
-            return
-        cursor.execute(f"ALTER TABLE {table} ADD COLUMN leftOutKeys BIGINT DEFAULT 0")
-        left_out = LeftOutState(cursor, self.schema, self.table, {})
-        # Of a chain they are found when a batch touches them.
-        for view in (view for view in self.layout.views if view.by_key):
-            for bound in view.bounds if self.progress(cursor).views_built else ():
-                left_out.count(view, bound)
-                shown = left_out.condition(bound, view.key)
-                cursor.execute(f"DELETE FROM {self.table(view.table)} WHERE NOT {shown}")
-                next_version(cursor, self.schema, view.table)
-        if scalar(cursor, "SELECT generation FROM turnout.published") == self.generation:
-            # A view of DuckDB has the columns that its table had when it was made.
-            self.publish(cursor)
 
     def drop(self, cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")

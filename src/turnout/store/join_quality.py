@@ -57,6 +57,13 @@ def _write(cursor: duckdb.DuckDBPyConnection, schema: str, name: str, sides: Sid
     )
 
 
+def copy_quality(cursor: duckdb.DuckDBPyConnection, view: ViewTable, old: str, new: str) -> None:
+    """Copy the rows of `view` from the schema of one generation to that of another."""
+    copied = ", ".join(f"{name} = old.{name}" for name in (*_COLUMNS, "leftOutKeys"))
+    rows = f"{new}.join_quality AS q SET {copied} FROM {old}.join_quality AS old"
+    cursor.execute(f"UPDATE {rows} WHERE old.view = q.view AND list_contains(?, q.view)", [list(view.quality_sides)])
+
+
 def move_quality(
     cursor: duckdb.DuckDBPyConnection,
     schema: str,

@@ -31,10 +31,6 @@ KeysLeftOut = Mapping[str, Mapping[str, int]]
 """Keys as texts, with their hashes, by the name of their bound."""
 
 
-def create_left_out(cursor: duckdb.DuckDBPyConnection, schema: str) -> None:
-    cursor.execute(f"CREATE TABLE IF NOT EXISTS {schema}.left_out (name VARCHAR, key VARCHAR, _hash UBIGINT)")
-
-
 def read_left_out(cursor: duckdb.DuckDBPyConnection, schema: str) -> KeysLeftOut:
     found: dict[str, dict[str, int]] = {}
     for name, key, hashed in cursor.execute(f"SELECT name, key, _hash FROM {schema}.left_out").fetchall():

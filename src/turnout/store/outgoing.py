@@ -68,16 +68,11 @@ def relation(schema: str, table: str) -> str:
 
 
 def create_book(cursor: duckdb.DuckDBPyConnection, schema: str, layout: Layout) -> None:
-    """Make the book of a generation, where it has none."""
-    shape = "name VARCHAR, key VARCHAR, since BIGINT, upto BIGINT"
-    cursor.execute(f"CREATE TABLE IF NOT EXISTS {schema}.{BOOK} ({shape})")
+    """Make the book of a generation."""
+    cursor.execute(f"CREATE TABLE {schema}.{BOOK} (name VARCHAR, key VARCHAR, since BIGINT, upto BIGINT)")
     keys = [(s.table, s.key) for s in layout.sources] + [(v.table, v.key) for v in layout.views]
-    for table, key in keys:
-        cursor.execute(
-            f"INSERT INTO {schema}.{BOOK} (name, key) SELECT $name, $key "
-            f"WHERE NOT EXISTS (FROM {schema}.{BOOK} WHERE name = $name)",
-            {"name": table, "key": key},
-        )
+    for key in keys:
+        cursor.execute(f"INSERT INTO {schema}.{BOOK} (name, key) VALUES (?, ?)", key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from turnout.config import Settings, sent
-from turnout.config.changes import Change, Needs, compare
+from turnout.config.changes import Needs, SettingChange, compare
 from turnout.config.configuration import Configuration, Proposed, file_text, sections_of
 from turnout.config.server import ApplyAccess
 from turnout.config.tables import plan_after
@@ -16,7 +16,7 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, ApplyRequest, ControlRejected
 from turnout.plan.plan import Plan
 from turnout.store import config_history
-from turnout.store.config_history import ConfigVersion, as_json
+from turnout.store.config_history import ConfigEntry, as_json
 from turnout.store.database import PUBLISHED, Database, scalar
 from turnout.store.ledger import MessageRecord
 
@@ -31,7 +31,7 @@ class Apply:
     """What an apply does: other settings, and the plan of the generation that they need, if any."""
 
     settings: Settings
-    changes: tuple[Change, ...]
+    changes: tuple[SettingChange, ...]
     plan: Plan
     builds: bool
 
@@ -58,7 +58,7 @@ def apply_of(configuration: Configuration, message: ApplyRequest, plan: Plan) ->
     return Apply(proposed.settings, proposed.changes, after if builds else plan, builds)
 
 
-def described(changes: tuple[Change, ...]) -> str:
+def described(changes: tuple[SettingChange, ...]) -> str:
     """Changes as one line for logs and the history."""
     more = f" and {len(changes) - _SHOWN_CHANGES} more" if len(changes) > _SHOWN_CHANGES else ""
     return "; ".join(map(str, changes[:_SHOWN_CHANGES])) + more
@@ -137,21 +137,21 @@ def in_force_at_start(settings: Settings, database: Database) -> InForce:
     if on_disk == last.document or not (changes := compare(before, settings)):
         return InForce(configuration, before)
     if on_disk == last.on_disk:
-        who = f"that {last.requester} applied at {last.ts:%Y-%m-%d %H:%M:%S} UTC"
+        who = f"that {last.requester} applied at {last.time:%Y-%m-%d %H:%M:%S} UTC"
         said = f"the configuration {who} stays in use: the file on disk has not changed since"
         return InForce(Configuration(before), before, said)
     _keep(database, settings, changes)
     return InForce(configuration, before, f"the file on disk has changed, and is used: {described(changes)}")
 
 
-def _keep(database: Database, settings: Settings, changes: tuple[Change, ...]) -> None:
+def _keep(database: Database, settings: Settings, changes: tuple[SettingChange, ...]) -> None:
     text = file_text(settings)
     with database.write() as cursor:
-        entry = ConfigVersion(
+        entry = ConfigEntry(
             generation=scalar(cursor, PUBLISHED),
             requester="configuration",
             outcome=STARTED,
-            changes=as_json(changes),
+            changes=list(changes),
             document=text,
             on_disk=text,
         )

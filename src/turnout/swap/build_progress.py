@@ -33,7 +33,7 @@ _MOST_ESTIMATED = 0.95
 """The share of what is not known to be done that an estimate adds at most."""
 
 
-class BuildProgress:
+class BuildMeter:
     """The progress of one build. The build's threads report; any thread may read."""
 
     def __init__(self, generation: int, plan: Plan, clock: Callable[[], float] = time.monotonic) -> None:

@@ -23,7 +23,7 @@ from turnout.spark.jvm.engine import Engine, is_gone
 from turnout.store.database import is_store_failure
 from turnout.store.kept_sources import origins_json
 from turnout.store.ledger import GenerationRecord
-from turnout.swap.build_progress import BuildProgress
+from turnout.swap.build_progress import BuildMeter
 from turnout.swap.generations import Generation, Generations
 from turnout.swap.lifecycle import Lifecycle
 
@@ -39,7 +39,7 @@ class Stopping(Exception):  # noqa: N818 - not an error
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error
-    """Ends a build: a cancel or a rollback waits."""
+    """Ends a build. Its argument has the messages that end it, and what becomes of each."""
 
 
 @dataclass(slots=True)
@@ -140,7 +140,7 @@ class Builder:
     @contextlib.contextmanager
     def under_way(self, plan: Plan) -> Iterator[None]:
         """Show the progress of a build of this plan during the block."""
-        self._lifecycle.progress = BuildProgress(self._generations.ledger.upcoming_generation(), plan)
+        self._lifecycle.progress = BuildMeter(self._generations.ledger.upcoming_generation(), plan)
         try:
             yield
         finally:

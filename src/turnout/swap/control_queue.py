@@ -70,6 +70,9 @@ class QueuedMessage:
         self.request_id = self.parsed.request_id
 
 
+Answers = Mapping[QueuedMessage, Reply]
+
+
 class ControlQueue:
     """Surfaces put messages in from their threads; the orchestrator alone takes them out."""
 
@@ -136,13 +139,10 @@ class ControlQueue:
 
     def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
         """Queue a message of a surface, which can wait for its answer. May block for a write to the store."""
-        try:
-            return self._take([self._record(raw, requester)])[0]
-        except duckdb.Error as error:
-            raise store_failed(error) from error
+        return self.submit_record(self._record(raw, requester))
 
-    def submit_apply(self, record: MessageRecord, parsed: ParsedMessage) -> QueuedMessage:
-        """Queue an apply of a surface, as the store keeps it and as it came."""
+    def submit_record(self, record: MessageRecord, parsed: ParsedMessage | None = None) -> QueuedMessage:
+        """Queue a message of a surface as the store keeps it; an apply also as it came."""
         try:
             return self._take([record], parsed)[0]
         except duckdb.Error as error:
@@ -169,24 +169,21 @@ class ControlQueue:
         with self._lock:
             return list(self._queue)
 
-    def settle(self, messages: Sequence[QueuedMessage], answers: Sequence[Reply]) -> None:
+    def settle(self, answers: Answers) -> None:
         """Give messages their outcomes, in a transaction of their own."""
         with self._ledger.database.write() as cursor:
-            decided = self.write_outcomes(cursor, messages, answers)
+            decided = self.write_outcomes(cursor, answers)
         self.announce(decided)
 
-    def write_outcomes(
-        self, cursor: duckdb.DuckDBPyConnection, messages: Sequence[QueuedMessage], answers: Sequence[Reply]
-    ) -> dict[QueuedMessage, Reply]:
+    def write_outcomes(self, cursor: duckdb.DuckDBPyConnection, answers: Answers) -> Answers:
         """Write the outcomes of messages inside the caller's transaction; after its commit they are to be announced."""
-        pairs = zip(messages, answers, strict=True)
-        decided = {message: _with_warnings(message, answer).hidden(self._ledger) for message, answer in pairs}
+        decided = {message: _with_warnings(message, answer).hidden(self._ledger) for message, answer in answers.items()}
         for message, answer in decided.items():
             number, outcome = message.record.number, answer.outcome.value
             self._ledger.settle(cursor, number, message.request_id, outcome, answer.detail)
         return decided
 
-    def announce(self, decided: Mapping[QueuedMessage, Reply]) -> None:
+    def announce(self, decided: Answers) -> None:
         """Take messages whose outcomes are written out of the queue, and tell their senders."""
         with self._lock:
             self._queue = [message for message in self._queue if message not in decided]

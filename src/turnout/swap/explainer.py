@@ -96,8 +96,8 @@ class Explainer:
             }
             for row in found.rows
         ]
-        shown = {name: getattr(found, name) for name in ("table", "generation", "version", "key", "message", "total")}
-        return {**shown, "rows": rows, "notes": found.notes}
+        fields = {name: getattr(found, name) for name in ("key", "message", "total")}
+        return {"table": found.table, **found.position.as_json(), **fields, "rows": rows, "notes": found.notes}
 
     def _read_contents(self, found: Explanation, contents: Contents, topics: Topics) -> None:
         records = [record for row in found.rows for record in (*row.records, *row.others) if not record.deleted]

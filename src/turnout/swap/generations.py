@@ -42,7 +42,7 @@ from turnout.store.generation_tables import GenerationTables
 from turnout.store.kept_sources import KeptTopics, SourceOrigin, origins_json, origins_of, topics_made_anew
 from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
 from turnout.store.query.windows import newest_record
-from turnout.swap.build_progress import BuildProgress
+from turnout.swap.build_progress import BuildMeter
 from turnout.swap.health import Say
 from turnout.swap.metrics import Counters
 
@@ -97,7 +97,7 @@ class Generation:
         self.records = progress.records
         self.newest_record = newest_record(tables.database) if progress.records else None
         """Its time, in milliseconds since 1970."""
-        self.progress: BuildProgress | None = None
+        self.progress: BuildMeter | None = None
         """The progress of its build, while it is built."""
         self.changed = threading.Event()
         self.views_built = progress.views_built
@@ -156,7 +156,7 @@ class Generation:
         if self.progress is not None:
             self.progress.views(done)
 
-    def begin_build(self, progress: BuildProgress) -> None:
+    def begin_build(self, progress: BuildMeter) -> None:
         """Report to `progress` from now on."""
         self.progress, progress.generation = progress, self.number
         progress.sources = origins_json(self.origins)
@@ -292,7 +292,8 @@ class Generations:
             start = kept.offsets(cursor) | start
             record = GenerationRecord(number, plan, signature, start.to_json(), target.to_json())
             tables = self._tables(record)
-            tables.create(cursor, views_built=not kept.topics and start.reached(target))
+            built = not kept.topics or len(kept.views(tables.layout)) == len(tables.layout.views)
+            tables.create(cursor, views_built=built and start.reached(target))
             rows = kept.copy(cursor, tables)
         with self.ledger.database.write() as cursor:
             self.ledger.add_generation(cursor, record)
@@ -314,7 +315,7 @@ class Generations:
         tables = self._tables(record)
         topics -= {plan.topics[source] for source in read} | topics_made_anew(tables)
         kept = KeptTopics(tables, Offsets.from_json(record.start_offsets), frozenset(topics))
-        anew = kept.offsets().made_anew(self._ends(sorted(topics)))
+        anew = kept.offsets().made_anew(self._clients.topics.living_ends(sorted(topics)))
         return replace(kept, topics=kept.topics - {topic for topic, _ in anew.next}) if anew else kept
 
     def settings_of(self, record: GenerationRecord) -> Settings | None:
@@ -362,7 +363,7 @@ class Generations:
         kafka = Kafka(
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
-            ends=self._ends,
+            ends=self._clients.topics.living_ends,
             wait_for_more=self._clients.end_watch.wait_for_more,
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
@@ -403,17 +404,6 @@ class Generations:
         for number in stale:
             self.clear(number)
         return [number for number in stale if number]
-
-    def _ends(self, topics: Sequence[str]) -> Offsets:
-        """The ends of topics, without those that do not exist any more."""
-        ends: dict[tuple[str, int], int] = {}
-        for topic in topics:
-            try:
-                ends |= self._clients.topics.end_offsets([topic]).next
-            except TurnoutError as error:
-                if error.code != "unknown_topic":
-                    raise
-        return Offsets(ends)
 
     def _range(self, plan: Plan, kept: Collection[str]) -> tuple[Offsets, Offsets]:
         """Return the start of topics that are not kept, and the end up to which all topics are caught up on."""

@@ -16,7 +16,7 @@ from turnout.logs import about
 from turnout.plan.swap_rules import SwapState, to_retire
 from turnout.store.database import is_store_failure, store_failed
 from turnout.store.ledger import CandidateRecord
-from turnout.swap.build_progress import BuildProgress
+from turnout.swap.build_progress import BuildMeter
 from turnout.swap.generations import Generation, Generations
 from turnout.swap.health import Health, Say, Subject
 from turnout_client.retries import growing_pause
@@ -38,7 +38,7 @@ class Lifecycle:
     generations: Generations | None = None
     live: Generation | None = None
     building: Generation | None = None
-    progress: BuildProgress | None = None
+    progress: BuildMeter | None = None
     """The progress of the build under way, from its validation on."""
     candidate: Generation | None = None
     lingering: list[Generation] = field(default_factory=list)

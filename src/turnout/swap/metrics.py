@@ -5,13 +5,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from prometheus_client import Counter, Histogram, disable_created_metrics
 from prometheus_client.registry import Collector
 
-from turnout.alert.alerts import AlertStatus
-from turnout.sink.sink import SinkStatus
+from turnout.plan.answers import AlertStatus, SinkStatus
 from turnout.swap.health import Readiness
 
 # They would double the number of series, and say no more than process_start_time_seconds.
@@ -134,6 +133,10 @@ METRICS: Mapping[str, Definition] = {
 }
 
 
+MetricValues: TypeAlias = float | Mapping[str, float | None] | Mapping[tuple[str, str], float] | None
+"""The value of a metric, or one for each value of its labels; None: the metric is absent."""
+
+
 def _described(name: str) -> tuple[str, str, tuple[str, ...]]:
     return name, METRICS[name].text, METRICS[name].labels
 
@@ -171,23 +174,9 @@ class Metrics:
     """The state of one moment, as the orchestrator has last seen it."""
 
     readiness: Readiness
+    values: Mapping[str, MetricValues] = field(default_factory=dict)
+    """By the names of the metrics."""
     counters: Counters = field(default_factory=Counters)
     published: int = 0
-    records: Mapping[int, int] = field(default_factory=dict)
-    """How many records each living generation has read."""
-    generations: Mapping[str, int] = field(default_factory=dict)
-    """How many there are of each state."""
-    candidate: int | None = None
-    building_percent: float | None = None
-    lags: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """How far the published generation is behind each partition, as last measured."""
-    kafka_answers: bool = True
-    newest_record: int | None = None
-    """Its time, in milliseconds since 1970."""
-    control_read: bool = True
-    waiting_messages: int = 0
-    spark_starts: int = 0
     sinks: Sequence[SinkStatus] = ()
     alerts: Sequence[AlertStatus] = ()
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    """How many keys are left out of each view that can multiply rows."""

@@ -45,7 +45,7 @@ from turnout.swap.explainer import Explainer
 from turnout.swap.generations import Clients, Generations
 from turnout.swap.health import Health, Readiness, Subject
 from turnout.swap.lifecycle import PAUSES_SECONDS, Lifecycle, store_trouble
-from turnout.swap.metrics import Counters, Metrics
+from turnout.swap.metrics import Counters, Metrics, MetricValues
 from turnout.swap.publisher import Publisher
 from turnout.swap.swaps import Swaps
 from turnout_client.iso_times import iso_text
@@ -114,7 +114,7 @@ class Orchestrator:
 
     def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         """Queue a configuration; its sender can wait for the answer. May block, as the secrets of a file may."""
-        return self.queue.submit_apply(*record_of(self.configuration, request, requester))
+        return self.queue.submit_record(*record_of(self.configuration, request, requester))
 
     def stop(self, timeout_seconds: float = STOP_SECONDS) -> None:
         """Stop reading and deciding, in a bounded time; the store keeps what it has.
@@ -158,8 +158,8 @@ class Orchestrator:
             "progress": progress.to_json(state.value) if progress else None,
             "candidate": self._candidate_json(),
             "lingering": [generation.number for generation in self._lifecycle.lingering],
-            "sinks": [sink.to_json() for sink in self.sinks.status()],
-            "alerts": [alert.to_json() for alert in self.alerts.status()],
+            "sinks": [sink.model_dump() for sink in self.sinks.status()],
+            "alerts": [alert.model_dump() for alert in self.alerts.status()],
             "leftOut": live.left_out() if live else [],
             "ready": readiness.ready,
             "reason": readiness.reason,
@@ -192,24 +192,22 @@ class Orchestrator:
         """Counters, and the state as last seen; asks the store for what waits for sinks, and Kafka nothing."""
         reading, living = self._lag.reading, self._lifecycle.all()
         live, progress, candidate = self._lifecycle.live, self._lifecycle.progress, self._lifecycle.candidate
-        return Metrics(
-            readiness=self.readiness(),
-            counters=self._counters,
-            published=self._publisher.number,
-            records={generation.number: generation.records for generation in living},
-            generations=dict(Counter(generation.state.value for generation in living)),
-            candidate=candidate.number if candidate else None,
-            building_percent=progress.percent() if progress else None,
-            lags=reading.lags,
-            kafka_answers=reading.measured and reading.trouble is None,
-            newest_record=live.newest_record if live else None,
-            control_read=self.queue.trouble is None,
-            waiting_messages=len(self.queue.waiting()),
-            spark_starts=self._engine.starts,
-            sinks=self.sinks.status(),
-            alerts=self.alerts.status(),
-            left_out={name: len(keys) for name, keys in live.tables.left_out().items()} if live else {},
-        )
+        newest = live.newest_record if live else None
+        values: dict[str, MetricValues] = {
+            "turnout_generations": Counter(generation.state.value for generation in living),
+            "turnout_building_percent": progress.percent() if progress else None,
+            "turnout_candidate_generation": candidate.number if candidate else None,
+            "turnout_records_total": {str(generation.number): generation.records for generation in living},
+            "turnout_lag_records": {(topic, str(partition)): lag for (topic, partition), lag in reading.lags.items()},
+            "turnout_kafka_up": reading.measured and reading.trouble is None,
+            "turnout_newest_record_age_seconds": None if newest is None else max(0.0, time.time() - newest / 1000),
+            "turnout_control_up": self.queue.trouble is None,
+            "turnout_control_waiting": len(self.queue.waiting()),
+            "turnout_spark_starts_total": self._engine.starts,
+            "turnout_left_out_keys": {name: len(keys) for name, keys in live.tables.left_out().items()} if live else {},
+        }
+        number, sinks, alerts = self._publisher.number, self.sinks.status(), self.alerts.status()
+        return Metrics(self.readiness(), values, self._counters, number, sinks, alerts)
 
     def topics(self) -> list[str]:
         """The names of all topics that Turnout may see; asks Kafka, so it may block."""

@@ -8,14 +8,13 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 import duckdb
 
 from turnout.config import Settings
-from turnout.config.changes import Change, compare
+from turnout.config.changes import SettingChange, compare
 from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
 from turnout.logs import about
@@ -23,9 +22,9 @@ from turnout.plan.control import Action, ControlMessage, Outcome
 from turnout.plan.guards import BrokenGuard
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, Standing, SwapState, Verdict
-from turnout.plan.times import now_milliseconds
+from turnout.plan.times import now_milliseconds, now_text
 from turnout.store import config_history
-from turnout.store.config_history import ConfigVersion, as_json
+from turnout.store.config_history import ConfigEntry, as_json
 from turnout.store.kept_sources import origins_json
 from turnout.store.ledger import CandidateRecord, Ledger, SwapRecord
 from turnout.swap.applies import Apply, described
@@ -50,6 +49,10 @@ class SwapRequest:
     @property
     def plan(self) -> Plan:
         return self.decision.plan
+
+    @property
+    def verdicts(self) -> dict[QueuedMessage, Verdict]:
+        return dict(zip(self.messages, self.decision.verdicts, strict=True))
 
     @property
     def asker(self) -> QueuedMessage | None:
@@ -111,7 +114,7 @@ class Publisher:
             self._ledger.set_status(
                 cursor,
                 **self._ledger.plan_values(plan),
-                lastApplied=_now(),
+                lastApplied=now_text(),
                 generation=generation.number,
                 state=SwapState.LIVE.value,
                 requestId=asker.request_id if asker else None,
@@ -125,7 +128,7 @@ class Publisher:
             self._ledger.add_swap(cursor, swap)
             if changes:
                 self._keep(cursor, settings, changes, swap)
-            decided = self._queue.write_outcomes(cursor, request.messages, answers)
+            decided = self._queue.write_outcomes(cursor, answers)
         try:  # before anybody is told: a sender that asks again finds what its message did
             self.plan, self.previous = plan, old_plan if old else None
             self._lifecycle.replace(old, generation)
@@ -155,7 +158,7 @@ class Publisher:
             self._ledger.set_candidate(cursor, candidacy)
             self._ledger.set_status(cursor, state=SwapState.LIVE.value)
             self._ledger.add_swap(cursor, swap)
-            decided = self._queue.write_outcomes(cursor, request.messages, answers)
+            decided = self._queue.write_outcomes(cursor, answers)
         self._lifecycle.make_candidate(generation, candidacy)
         self._queue.announce(decided)
         with about(generation=generation.number):
@@ -170,8 +173,8 @@ class Publisher:
         with self._ledger.database.write() as cursor:
             self._add_discarded(cursor, candidate, why, message)
             self._ledger.set_candidate(cursor, None)
-            answers = [Reply(Outcome.APPLIED, text, self.number)] if message else []
-            decided = self._queue.write_outcomes(cursor, [message] if message else [], answers)
+            answers = {message: Reply(Outcome.APPLIED, text, self.number)} if message else {}
+            decided = self._queue.write_outcomes(cursor, answers)
         self._lifecycle.let_candidate_go()
         self._queue.announce(decided)
         with about(generation=candidate.number):
@@ -206,9 +209,9 @@ class Publisher:
             self.discard("another file was applied")  # the candidate's would take this one back
         with self._ledger.database.write() as cursor:
             self._ledger.add_swap(cursor, swap)
-            self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
+            self._ledger.set_status(cursor, lastApplied=now_text(), requestId=message.request_id)
             self._keep(cursor, apply.settings, apply.changes, swap)
-            decided = self._queue.write_outcomes(cursor, [message], [answer])
+            decided = self._queue.write_outcomes(cursor, {message: answer})
         try:
             self._configuration.adopt(apply.settings)
         finally:
@@ -219,18 +222,18 @@ class Publisher:
         self,
         cursor: duckdb.DuckDBPyConnection,
         settings: Settings,
-        changes: Sequence[Change],
+        changes: Sequence[SettingChange],
         swap: SwapRecord,
     ) -> None:
         text, last = file_text(settings), config_history.newest(self._ledger.database)
         if not text:
             return  # of settings that came from no file nothing can be kept
-        entry = ConfigVersion(
+        entry = ConfigEntry(
             generation=swap.generation,
             requester=swap.requester,
             request_id=swap.request_id,
             outcome=swap.outcome,
-            changes=self._ledger.hide(as_json(changes)),
+            changes=[SettingChange.model_validate(one) for one in self._ledger.hide(as_json(changes))],
             document=text,
             on_disk=self._configuration.on_disk() or (last.on_disk if last else text),
         )
@@ -248,7 +251,6 @@ class Publisher:
         """Record that a swap was cancelled, with the outcomes of the messages that ended it."""
         plan, number = request.plan.describe(), self.number
         by = next(message for message, verdict in ended_by.items() if verdict.outcome is not Outcome.REJECTED)
-        ended_by = {message: verdict for message, verdict in ended_by.items() if verdict.outcome is not None}
         text = f"cancelled by {by.record.requester}"
         self._say("INFO", f"the swap to {plan} was {text}; generation {number} stays published")
         self._end_swap(request, Reply(Outcome.CANCELLED, text, number, report=request.report), ended_by)
@@ -260,32 +262,34 @@ class Publisher:
         self.set_state(SwapState.LIVE)
         result: dict[str, Any] = {"generation": self.number, "outcome": answer.outcome.value, "detail": answer.detail}
         swap = self._swap(request.plan, request.asker, **result)
-        answers = [*self._answers(request, answer), *map(self._answer, ended_by.values())]
+        answers = self._answers(request, answer) | self._decided(ended_by)
         with self._ledger.database.write() as cursor:
             self._ledger.add_swap(cursor, swap)
-            decided = self._queue.write_outcomes(cursor, [*request.messages, *ended_by], answers)
+            decided = self._queue.write_outcomes(cursor, answers)
         self._queue.announce(decided)
 
-    def unchanged(self, messages: Sequence[QueuedMessage], verdicts: Sequence[Verdict]) -> None:
+    def unchanged(self, verdicts: Mapping[QueuedMessage, Verdict]) -> None:
         """Write the outcomes of messages that need no build."""
-        pairs = zip(messages, verdicts, strict=True)
-        unchanged = [message for message, verdict in pairs if verdict.outcome is Outcome.UNCHANGED]
+        unchanged = [message for message, verdict in verdicts.items() if verdict.outcome is Outcome.UNCHANGED]
         if unchanged:
             self._say("INFO", f"no change: {self.plan.describe()}")
         with self._ledger.database.write() as cursor:
             for message in unchanged:
-                self._ledger.set_status(cursor, lastApplied=_now(), requestId=message.request_id)
-            decided = self._queue.write_outcomes(cursor, messages, [self._answer(verdict) for verdict in verdicts])
+                self._ledger.set_status(cursor, lastApplied=now_text(), requestId=message.request_id)
+            decided = self._queue.write_outcomes(cursor, self._decided(verdicts))
         self._queue.announce(decided)
 
-    def _answers(self, request: SwapRequest, built: Reply) -> list[Reply]:
+    def _answers(self, request: SwapRequest, built: Reply) -> dict[QueuedMessage, Reply]:
         """An answer for each message: `built` for those whose outcome the build decides."""
-        return [built if verdict.outcome is None else self._answer(verdict) for verdict in request.decision.verdicts]
+        return dict.fromkeys(request.messages, built) | self._decided(request.verdicts)
 
-    def _answer(self, verdict: Verdict) -> Reply:
-        assert verdict.outcome is not None
-        report = verdict.error.report if verdict.error else None
-        return Reply(verdict.outcome, verdict.reason, self.number, verdict.error, report)
+    def _decided(self, verdicts: Mapping[QueuedMessage, Verdict]) -> dict[QueuedMessage, Reply]:
+        """The answers of messages whose outcomes are decided."""
+        return {
+            message: Reply(verdict.outcome, verdict.reason, self.number, verdict.error, verdict.report)
+            for message, verdict in verdicts.items()
+            if verdict.outcome is not None
+        }
 
     def _swap(self, plan: Plan, asker: QueuedMessage | None, by: str = "configuration", **result: Any) -> SwapRecord:
         """The row of the history; `by` is who asked where no message did."""
@@ -310,7 +314,3 @@ def _result(generation: Generation, outcome: Outcome, *details: str) -> dict[str
         "detail": "; ".join(filter(None, details)),
         "sources": json.dumps(origins_json(generation.origins)),
     }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

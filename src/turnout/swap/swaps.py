@@ -28,16 +28,7 @@ from turnout.swap.lifecycle import Lifecycle
 from turnout.swap.publisher import GUARD_BROKEN, Publisher, SwapRequest
 
 _LOGGED_CHARS = 500
-_NO_CHANGE = Verdict(Outcome.UNCHANGED, "no change")
 _TEMPORARY = ("kafka_unreachable", "registry_unreachable", "registry_refused")
-
-
-class BuildEnded(Cancelled):
-    """Has the messages that end the build under way, and what becomes of each."""
-
-    def __init__(self, by: Mapping[QueuedMessage, Verdict]) -> None:
-        super().__init__("the build was cancelled")
-        self.by = by
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +80,9 @@ class Swaps:
         decision = decide([message.parsed for message in waiting], self._publisher.standing)
         messages = waiting[: len(decision.verdicts)]
         request = SwapRequest(messages, decision)
-        self._log(dict(zip(messages, decision.verdicts, strict=True)))
+        self._log(request.verdicts)
         if decision.effect is Effect.NONE:
-            self._publisher.unchanged(messages, decision.verdicts)
+            self._publisher.unchanged(request.verdicts)
         elif decision.effect is Effect.DRY_RUN:
             self._dry_run(request)
         else:
@@ -158,7 +149,7 @@ class Swaps:
         if dry_run:
             self._dry_run(request)
         elif not apply.changes:
-            self._publisher.unchanged([message], [_NO_CHANGE])
+            self._publisher.unchanged({message: Verdict(Outcome.UNCHANGED, "no change")})
         elif apply.builds:
             self._swap(request, Outcome.APPLIED)
         else:
@@ -189,7 +180,7 @@ class Swaps:
                 raise
             self._reject(message, error, report if apply else None)
         else:
-            self._queue.settle([message], [Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)])
+            self._queue.settle({message: Reply(Outcome.UNCHANGED, "dryRun", self._publisher.number, report=report)})
 
     def _rollback(self, request: SwapRequest) -> None:
         """Return to the previous plan: at once while its generation lingers, else by a build."""
@@ -284,8 +275,8 @@ class Swaps:
                 self._builder.validate(plan, check)
                 validated = True
                 generation = self._builder.build(plan, request.decision.read, first=False, check=check, guard=guard)
-        except BuildEnded as ended:
-            self._publisher.cancel(request, ended.by)
+        except Cancelled as cancelled:
+            self._publisher.cancel(request, cancelled.args[0])
         except TurnoutError as error:
             if not validated:
                 self._publisher.set_state(SwapState.LIVE)
@@ -306,7 +297,7 @@ class Swaps:
     def _check(self, building: int, plan: Plan, *, publishes: bool = True) -> None:
         """Decide cancels and a rollback that wait behind the first `building` messages, whose plan is built.
 
-        BuildEnded if they end the build. Their outcomes are then written together with those of the build.
+        Cancelled if they end the build. Their outcomes are then written together with those of the build.
         """
         waiting = self._queue.waiting()[building:]
         parsed = [message.parsed for message in waiting]
@@ -314,9 +305,9 @@ class Swaps:
         decided = {waiting[index]: verdict for index, verdict in verdicts.items()}
         self._log({message: verdict for message, verdict in decided.items() if verdict.outcome is not None})
         if any(verdict.outcome is not Outcome.REJECTED for verdict in decided.values()):
-            raise BuildEnded(decided)
+            raise Cancelled(decided)
         if decided:
-            self._publisher.unchanged(list(decided), list(decided.values()))
+            self._publisher.unchanged(decided)
 
 
 def _forces(message: QueuedMessage | None) -> bool:

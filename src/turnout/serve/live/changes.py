@@ -22,7 +22,7 @@ from turnout.plan.tables import SHOWN_OF_STORE
 from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.outbox import ROOM_SECONDS, Part, Subscription, current_body, problem_body
 from turnout.serve.live.shared import Deltas, Readers, Shared, clients_of, retried
-from turnout.serve.reads import Reading, Reads
+from turnout.serve.reads import Reads, StoreRead
 from turnout.store.database import give_back
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW
@@ -268,7 +268,7 @@ class SharedChanges(Shared):
     async def _read(self, clients: Collection[str], expected: Callable[[int], None] | None = None) -> TrackedWindow:
         return await self._readers.reads.run(clients, lambda store: self._read_now(store, expected))
 
-    def _read_now(self, store: Reading, expected: Callable[[int], None] | None) -> TrackedWindow:
+    def _read_now(self, store: StoreRead, expected: Callable[[int], None] | None) -> TrackedWindow:
         if expected is not None:
             # What earlier snapshots left lies in the heaps of other threads: 1.3 GB after two attacks by unread tables.
             give_back()
@@ -302,7 +302,7 @@ class SharedChanges(Shared):
     async def _compare(self, known: TrackedWindow) -> None:
         """Send one change from what the table was to what it is, however many versions lie between."""
         fresh = await self._read(clients_of(self._subscriptions))
-        if fresh.result.generation != known.result.generation:
+        if fresh.result.position.generation != known.result.position.generation:
             self._start_over("swap")
             return
         await self._send(Delta(_with_ids(known), _with_ids(fresh)), fresh.result.position)
@@ -313,7 +313,7 @@ class SharedChanges(Shared):
         assert self.position is not None
         begins = self.position
 
-        def encode(_: Reading) -> bytes:
+        def encode(_: StoreRead) -> bytes:
             insert, update, delete = self._readers.queries.change_set(delta, self._columns)
             fields = {"table": self._window.table, **position.as_json(), "since": begins.version}
             return json_object(fields, insert=_row_set(insert), update=_row_set(update), delete=to_json(delete))

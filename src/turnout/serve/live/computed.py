@@ -16,8 +16,8 @@ from turnout.plan.position import Position
 from turnout.serve.formats import difference_body, difference_json, json_object, rows_json, sql_fields, to_form, to_json
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.parsing import AskedSql
-from turnout.serve.live.shared import Deltas, Readers, SharedComputed, table_gone
-from turnout.serve.reads import Reading
+from turnout.serve.live.shared import Deltas, Readers, SentState, SharedComputed, table_gone
+from turnout.serve.reads import StoreRead
 from turnout.store.query.difference import DifferenceQuestion, read_difference
 from turnout.store.query.sql import SqlResult, read_sql
 from turnout.store.query.windows import GONE, Positions, open_snapshot
@@ -26,23 +26,13 @@ Q = TypeVar("Q", AskedSql, DifferenceQuestion)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(SentState):
     """An encoded answer, and the position of each table that it was computed of."""
 
-    body: bytes
-    positions: tuple[Position, ...]
     tables: tuple[str, ...] = ()
     """The tables that a SELECT names."""
     lags: tuple[int | None, ...] = ()
     """The records that each side of a difference had not read; another lag alone is no difference."""
-
-    @property
-    def size(self) -> int:
-        return len(self.body)
-
-    def differs(self, other: _Answer) -> bool:
-        mine, others = ([at.generation for at in one.positions] for one in (self, other))
-        return self.body != other.body or mine != others
 
 
 class _SharedAnswer(SharedComputed[_Answer], Generic[Q]):
@@ -87,15 +77,15 @@ class SharedSql(_SharedAnswer[AskedSql]):
     async def _renew(self, before: _Answer | None) -> _Answer:
         return await self._compute(self._read, large=True, sliced=True)
 
-    def _read(self, store: Reading) -> _Answer:
+    def _read(self, store: StoreRead) -> _Answer:
         try:
             result = read_sql(store, self._asked.text, self._asked.limit, self._readers.reads.limits.sql_memory_limit)
         except TurnoutError as error:
             raise self._missing(store) or error from error
         positions = tuple(Position(result.generation, version) for version in result.versions)
-        return _Answer(sql_body(result), positions, result.tables)
+        return _Answer(positions, result.rows.num_rows, sql_body(result), result.tables)
 
-    def _missing(self, store: Reading) -> TurnoutError | None:
+    def _missing(self, store: StoreRead) -> TurnoutError | None:
         """The error of a SELECT that named a table which is gone."""
         with open_snapshot(store) as snapshot:
             known = snapshot.names
@@ -103,7 +93,7 @@ class SharedSql(_SharedAnswer[AskedSql]):
         return table_gone(gone[0], f"tables: {', '.join(known)}") if gone else None
 
     def _send_to(self, subscription: Subscription, state: _Answer) -> None:
-        subscription.replace("rows", state.body)
+        subscription.replace("rows", state.encoded)
 
 
 class SharedDifference(_SharedAnswer[DifferenceQuestion]):
@@ -124,12 +114,12 @@ class SharedDifference(_SharedAnswer[DifferenceQuestion]):
     async def _renew(self, before: _Answer | None) -> _Answer:
         return await self._compute(self._read, large=True)
 
-    def _read(self, store: Reading) -> _Answer:
+    def _read(self, store: StoreRead) -> _Answer:
         found = read_difference(store, self._asked)
-        return _Answer(difference_body(found), found.positions, lags=found.lags)
+        return _Answer(found.positions, found.total, difference_body(found), lags=found.lags)
 
     def _send_to(self, subscription: Subscription, state: _Answer) -> None:
-        encoded = difference_json(self._asked.window.table, state.positions, state.lags, state.body)
+        encoded = difference_json(self._asked.window.table, state.positions, state.lags, state.encoded)
         subscription.replace("difference", encoded)
 
 

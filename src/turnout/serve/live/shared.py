@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from turnout.errors import TurnoutError
@@ -21,7 +21,7 @@ from turnout.serve.limits import HeldBytes
 from turnout.serve.live.outbox import Subscription, problem_body
 from turnout.serve.live.summary_history import Histories
 from turnout.serve.live.turns import Recomputation, SummaryMerger, WindowMerger
-from turnout.serve.reads import Reading, Reads
+from turnout.serve.reads import Reads, StoreRead
 from turnout.store.feed import Delta, Wanted
 from turnout.store.query.window_rows import DeltaQueries
 from turnout.store.query.windows import Positions, split_name
@@ -40,6 +40,8 @@ LEAST_PAUSE_SECONDS = 0.1
 RESTS = 4
 """How many times as long as it took to compute an answer, it is not computed again."""
 
+# A computation that takes longer waits with its like, so that the quick ones go on.
+_SLOW_SECONDS = 0.25
 _STORE_AWAY_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -60,7 +62,7 @@ class Readers:
         self.large_windows: WindowMerger[Any] = WindowMerger(self.queries, large=True)
         self.summaries = SummaryMerger()
         self.histories = Histories()
-        self.recomputation = Recomputation(reads)
+        self.quick, self.slow = Recomputation(), Recomputation()
         self._snapshot_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def snapshot_turn(self, client: str) -> asyncio.Lock:
@@ -196,35 +198,35 @@ class Shared:
         return self.position is not None
 
 
-class HeldState(Protocol):
-    """What the clients of a subject have."""
+@dataclass(frozen=True, slots=True)
+class SentState:
+    """What the clients of a subject have: where its tables were, how many rows there are, and these, encoded."""
+
+    positions: tuple[Position, ...]
+    total: int
+    encoded: bytes
+
+    @property
+    def position(self) -> Position:
+        """The position of its table, where it is of one."""
+        return self.positions[0]
 
     @property
     def size(self) -> int:
         """The bytes that are held."""
+        return len(self.encoded)
 
-    def differs(self, other: Self) -> bool:
+    def differs(self, other: SentState) -> bool:
         """Whether a viewer would see a difference; a version alone is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """What the clients have of one table: where it was, how many rows or groups there are, and the encoded ones."""
-
-    position: Position
-    total: int
-    encoded: bytes
-
-    def differs(self, other: TableState) -> bool:
-        mine, others = (self.encoded, self.total), (other.encoded, other.total)
-        return mine != others or self.position.generation != other.position.generation
+        mine, others = ([at.generation for at in one.positions] for one in (self, other))
+        return (self.encoded, self.total, mine) != (other.encoded, other.total, others)
 
     def body(self, table: str, **more: bytes) -> bytes:
         fields = {"table": table, **self.position.as_json(), "total": self.total}
         return json_object(fields, **more)[:-1] + b"," + self.encoded[1:]
 
 
-S = TypeVar("S", bound=HeldState)
+S = TypeVar("S", bound=SentState)
 
 
 class SharedState(Shared, Generic[S]):
@@ -243,7 +245,7 @@ class SharedState(Shared, Generic[S]):
         if before is not None and self._is_current():
             return
         self._state = fresh = await self._renew(before)
-        if isinstance(fresh, TableState):
+        if self.table is not None:
             self.position = fresh.position
             self._drop_deltas(fresh.position)
         if before is not None and not fresh.differs(before):
@@ -275,8 +277,8 @@ class SharedComputed(SharedState[S]):
     least_pause_seconds = pause_seconds = LEAST_PAUSE_SECONDS
     _took_seconds = 0.0
 
-    async def _compute(self, work: Callable[[Reading], T], *, large: bool, sliced: bool = False) -> T:
-        def timed(store: Reading) -> T:
+    async def _compute(self, work: Callable[[StoreRead], T], *, large: bool, sliced: bool = False) -> T:
+        def timed(store: StoreRead) -> T:
             began = time.perf_counter()
             try:
                 return work(store)
@@ -288,8 +290,12 @@ class SharedComputed(SharedState[S]):
         if self._state is None:
             # The first answer has the place of a client, as any other read of it.
             return await self._readers.reads.run(clients, timed, large=large, sliced=sliced)
-        client = min(clients, default="")
-        return await self._readers.recomputation.run(client, timed, large=large, last_seconds=self._took_seconds)
+        quick = self._took_seconds < _SLOW_SECONDS
+        # A place of all computations: a client that has none left must not hold up all others.
+        place = ["quick answers" if quick else "slow answers"]
+        turns = self._readers.quick if quick else self._readers.slow
+        again: T = await turns.ask(min(clients, default=""), lambda: self._readers.reads.run(place, timed, large=large))
+        return again
 
 
 def table_gone(table: str, hint: str) -> TurnoutError:

@@ -23,10 +23,10 @@ from turnout.errors import TurnoutError
 from turnout.plan.position import Position
 from turnout.serve.formats import json_object, rows_json
 from turnout.serve.live.outbox import Part, Subscription
-from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SharedComputed, TableState, clients_of
+from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SentState, SharedComputed, clients_of
 from turnout.serve.live.summary_history import MAX_POINT_GROUPS, Histories, KeptHistory, now_ms
 from turnout.serve.live.turns import GroupChanges
-from turnout.serve.reads import Reading, Reads
+from turnout.serve.reads import Reads, StoreRead
 from turnout.store.feed import Wanted
 from turnout.store.query import summary_read
 from turnout.store.query.summary import Summary
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _SummaryState(TableState):
+class _SummaryState(SentState):
     """What the clients have of a summary; `first` are the groups of a history's point."""
 
     first: bytes
@@ -100,7 +100,7 @@ class SharedSummary(SharedComputed[_SummaryState]):
         deltas = self._known_deltas(kept.position, kept.columns)
         return GroupChanges(kept, deltas, lambda made: _state(made[1], made[0])) if deltas else None
 
-    def _read(self, store: Reading) -> _SummaryState:
+    def _read(self, store: StoreRead) -> _SummaryState:
         if self._keeps:
             kept = read_groups(store, self._summary)
             if kept is not None:
@@ -141,7 +141,7 @@ def _state(result: SummaryResult, kept: KeptGroups | None) -> _SummaryState:
     if result.groups.num_rows > MAX_POINT_GROUPS:
         first = first_groups(result.groups)
     fixed = json_object({"by": result.by, "columns": result.columns}, groups=groups)
-    return _SummaryState(result.position, result.total, fixed, first, kept)
+    return _SummaryState((result.position,), result.total, fixed, first, kept)
 
 
 class HistorySamples:
@@ -211,7 +211,7 @@ class HistorySamples:
                 self._histories.forget(kept)
         await asyncio.sleep(rest.seconds)
 
-    async def _read(self, work: Callable[[Reading], T], rest: _Rest, large: bool = False) -> T:
+    async def _read(self, work: Callable[[StoreRead], T], rest: _Rest, large: bool = False) -> T:
         return await self._reads.run([_CLIENT], lambda store: rest.timed(work, store), large=large)
 
 
@@ -223,7 +223,7 @@ class _Rest:
         self.began = time.monotonic()
         self.seconds = 0.0
 
-    def timed(self, work: Callable[[Reading], T], store: Reading) -> T:
+    def timed(self, work: Callable[[StoreRead], T], store: StoreRead) -> T:
         began = time.perf_counter()
         try:
             return work(store)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from turnout.serve.reads import Reading, Reads
 from turnout.serve.rounds import Rounds, Threads
 from turnout.store.feed import Delta
 from turnout.store.query.summary_read import Advanced, KeptGroups, SummaryQueries
@@ -25,8 +24,6 @@ MOST_WINDOWS = 64
 MOST_LARGE_WINDOWS = 4
 MOST_SUMMARIES = 100
 
-# A computation that takes longer waits with its like, so that the quick ones go on.
-_SLOW_SECONDS = 0.25
 # How long nobody computes after each turn, as a part of what it took.
 _IDLE_PART = 0.5
 
@@ -142,30 +139,11 @@ class SummaryMerger(_Merger[GroupChanges[Any], Any]):
         return made
 
 
-class Recomputation:
-    """Turns at computing answers again: one quick and one slow computation at a time. Used on the event loop.
+class Recomputation(Rounds[str, Callable[[], Awaitable[Any]], Any]):
+    """Turns at computing answers again, one at a time. Nobody computes for half as long as each took."""
 
-    Nobody computes for a while after each, so together they never take more than a share of a core.
-    """
+    def __init__(self) -> None:
+        super().__init__(self._compute, rest_seconds=lambda _, seconds: seconds * _IDLE_PART)
 
-    def __init__(self, reads: Reads) -> None:
-        self._reads = reads
-        self._quick, self._slow = _one_at_a_time(), _one_at_a_time()
-
-    async def run(self, client: str, work: Callable[[Reading], T], *, large: bool, last_seconds: float) -> T:
-        """Do `work`, which took `last_seconds` before, in the client's turn."""
-        quick = last_seconds < _SLOW_SECONDS
-        # A place of all computations: a client that has none left must not hold up all others.
-        place = ["quick answers" if quick else "slow answers"]
-        rounds = self._quick if quick else self._slow
-        made: T = await rounds.ask(client, lambda: self._reads.run(place, work, large=large))
-        return made
-
-
-def _one_at_a_time() -> Rounds[str, Callable[[], Awaitable[Any]], Any]:
-    """Rounds of one computation each, with a rest after it."""
-
-    async def compute(asked: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    async def _compute(self, asked: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
         return [await work() for work in asked]
-
-    return Rounds(compute, rest_seconds=lambda _, seconds: seconds * _IDLE_PART)

@@ -15,9 +15,9 @@ from turnout.plan.position import Position
 from turnout.plan.where import MAX_SMALL_FILTER, weight
 from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.outbox import Subscription, current_body
-from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SharedState, TableState, clients_of
+from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SentState, SharedState, clients_of
 from turnout.serve.live.turns import WindowChanges
-from turnout.serve.reads import Reading
+from turnout.serve.reads import StoreRead
 from turnout.store.feed import Wanted
 from turnout.store.identity import ROW, WITHOUT_ORDER
 from turnout.store.query.window_rows import (
@@ -34,7 +34,7 @@ from turnout.store.query.windows import Column, Window
 
 
 @dataclass(frozen=True, slots=True)
-class _WindowState(TableState):
+class _WindowState(SentState):
     """What the clients have of a window, and the rows of the table that are held."""
 
     columns: tuple[Column, ...]
@@ -47,7 +47,7 @@ class _WindowState(TableState):
 
     def moved(self, position: Position, held: Held) -> _WindowState:
         """The state at another position, with other rows that are held."""
-        return replace(self, position=position, held=held, total=held.total)
+        return replace(self, positions=(position,), held=held, total=held.total)
 
 
 class SharedWindow(SharedState[_WindowState]):
@@ -124,13 +124,13 @@ class SharedWindow(SharedState[_WindowState]):
     def _visible(self, held: Held) -> pa.RecordBatch:
         return held.rows.slice(self._window.offset, self._window.limit) if self._holds_first else held.rows
 
-    def _read(self, store: Reading) -> _WindowState:
+    def _read(self, store: StoreRead) -> _WindowState:
         wanted = replace(self._window, offset=0, limit=self._most) if self._holds_first else self._window
         tracked = self._readers.reads.kept.find(store, wanted) or track_window(store, wanted)
         result = tracked.result
         held = hold(tracked.rows, wanted.limit or 0, result.total)
         encoded = _rows_body(self._visible(held), result.columns, self._window.offset)
-        return _WindowState(result.position, held.total, encoded, result.columns, tracked.order, held)
+        return _WindowState((result.position,), held.total, encoded, result.columns, tracked.order, held)
 
     def _send_to(self, subscription: Subscription, state: _WindowState) -> None:
         """Send the state; a client that has it already gets only `current`."""

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from turnout.errors import TurnoutError
+from turnout.plan.position import Position
 from turnout.plan.tables import SHOWN_OF_GENERATION, SHOWN_OF_STORE
 from turnout.plan.where import MAX_SMALL_FILTER, known_column, weight
 from turnout.store.database import PUBLISHED, Readable
@@ -51,23 +52,22 @@ _NEVER = frozenset({*SHOWN_OF_STORE, *SHOWN_OF_GENERATION})
 class _State:
     """The first rows of an order at one version of its table, `most` at most."""
 
-    generation: int
-    version: int
+    position: Position
     columns: tuple[Column, ...]
     order: Order
     held: Held
     most: int
 
-    def after(self, version: int, changes: dict[tuple[int, int], Delta | None], queries: DeltaQueries) -> _State | None:
+    def after(self, now: Position, changes: dict[Position, Delta | None], queries: DeltaQueries) -> _State | None:
         """The state at another version of the generation; None where a part of what led to it is not known."""
         held = self.held
-        for number in range(self.version + 1, version + 1):
-            delta = changes.get((self.generation, number))
+        for version in range(self.position.version + 1, now.version + 1):
+            delta = changes.get(Position(now.generation, version))
             if delta is None or not delta.tells(self.order.columns):
                 return None
             held = queries.sift(delta, [self.order]).advance(held, self.order, self.most)
         # A reader whose snapshot is older has to read.
-        return replace(self, version=version, held=held) if version >= self.version else None
+        return replace(self, position=now, held=held) if now.reaches(self.position) else None
 
     def cut(self, window: Window) -> TrackedWindow | None:
         """A window of this order; None where it ends below the rows that are held."""
@@ -80,7 +80,7 @@ class _State:
         names = list(types if window.columns is None else window.columns)
         rows = pa.Table.from_batches([held.rows.slice(window.offset, window.limit)]).select([*names, KEY, ROW])
         chosen = tuple(types[name] for name in names)
-        result = WindowResult(window.table, self.generation, self.version, held.total, chosen, rows.select(names))
+        result = WindowResult(window.table, self.position, held.total, chosen, rows.select(names))
         return TrackedWindow(result, rows, self.order)
 
 
@@ -91,7 +91,7 @@ class _KeptOrder:
     table: str
     wanted: Wanted
     state: _State | None = None
-    changes: dict[tuple[int, int], Delta | None] = field(default_factory=dict)
+    changes: dict[Position, Delta | None] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -161,20 +161,19 @@ class KeptOrders:
         state, (table, generation) = kept.state, split_name(name)
         if state is None:
             return None
-        text = (
-            f"SELECT ({PUBLISHED}), (SELECT coalesce(max(version), 0) FROM g{state.generation}.versions WHERE name = ?)"
-        )
+        known = state.position.generation
+        text = f"SELECT ({PUBLISHED}), (SELECT coalesce(max(version), 0) FROM g{known}.versions WHERE name = ?)"
         try:
             with store_faults("read"), store.read() as cursor:
                 published, version = cursor.execute(text, [table]).fetchall()[0]
         except duckdb.CatalogException:
             return None  # its generation was retired
-        if state.generation != (published if generation is None else generation):
+        if known != (published if generation is None else generation):
             return None
         with self._lock:
             # After the version: what led to it has been heard by now, or is in a moment.
             changes = dict(kept.changes)
-        return state.after(version, changes, self._queries)
+        return state.after(Position(known, version), changes, self._queries)
 
     def _settle(self, name: str, kept: _KeptOrder, state: _State | None) -> None:
         """Keep what was found for the next, as far as there is room."""
@@ -183,10 +182,9 @@ class KeptOrders:
                 return
             if state is None:
                 del self._orders[name]
-            elif not (kept.state and kept.state.generation == state.generation and kept.state.version > state.version):
+            elif not (kept.state and kept.state.position.is_after(state.position)):
                 kept.state = state
-                later = {number: d for number, d in kept.changes.items() if number[0] == state.generation}
-                kept.changes = {number: d for number, d in later.items() if number[1] > state.version}
+                kept.changes = {at: delta for at, delta in kept.changes.items() if at.is_after(state.position)}
             if kept.size > MAX_BYTES // 16:
                 del self._orders[name]
             while len(self._orders) > MAX_ORDERS or sum(one.size for one in self._orders.values()) > MAX_BYTES:
@@ -204,8 +202,8 @@ class KeptOrders:
             known = len(self._orders)
             for name, kept in list(self._orders.items()):
                 if kept.table in commit.versions:
-                    place = commit.generation, commit.versions[kept.table]
-                    kept.changes[place] = commit.deltas.get(kept.table)
+                    position = Position(commit.generation, commit.versions[kept.table])
+                    kept.changes[position] = commit.deltas.get(kept.table)
                     if kept.costly:
                         del self._orders[name]
             if len(self._orders) < known:
@@ -220,4 +218,4 @@ def _read(store: Readable, window: Window) -> _State | None:
         return None
     result, most = tracked.result, window.limit or 0
     held = hold(tracked.rows, most, result.total)
-    return _State(result.generation, result.version, result.columns, tracked.order, held, most)
+    return _State(result.position, result.columns, tracked.order, held, most)

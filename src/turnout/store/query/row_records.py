@@ -18,6 +18,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.filter_values import parse_value, show
 from turnout.plan.joins import Join
 from turnout.plan.offsets import LIFE_BITS, OFFSET_BITS
+from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, Layout, SourceTable, ViewTable
 from turnout.plan.where import ROW
@@ -111,8 +112,7 @@ class Explanation:
     """The rows that were asked for, with their records; `total` counts the rows, also those that are not explained."""
 
     table: str
-    generation: int
-    version: int
+    position: Position
     key: str | None
     total: int
     rows: list[RowRecords]
@@ -164,9 +164,8 @@ class _Explaining:
         self._lives = {(topic, partition): life for topic, partition, life in lives}
         kind = None if name == _BAD else self._layout.of(name)
         total, rows = self._explained(kind) if kind else self._bad()
-        position = (self._table.generation, self._snapshot.version(self._table))
-        key = kind.key if kind else None
-        return Explanation(self._table.name, *position, key, total, rows, self._message(), self._notes)
+        position, key = self._snapshot.position(self._table), kind.key if kind else None
+        return Explanation(self._table.name, position, key, total, rows, self._message(), self._notes)
 
     # -- rows
 

@@ -55,16 +55,11 @@ class SummaryResult:
     """Groups of one moment; `total` counts all of them, not only these."""
 
     table: str
-    generation: int
-    version: int
+    position: Position
     by: tuple[str, ...]
     columns: tuple[Column, ...]
     groups: pa.Table
     total: int
-
-    @property
-    def position(self) -> Position:
-        return Position(self.generation, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +348,7 @@ def _result(summary: Summary, statement: Statement, position: Position, groups: 
     columns = tuple(Column(name, kind.name) for name, kind in statement.columns.items())
     by = tuple(group.name for group in summary.by)
     groups = groups.rename_columns([column.name for column in columns])
-    return SummaryResult(summary.table, position.generation, position.version, by, columns, groups, total)
+    return SummaryResult(summary.table, position, by, columns, groups, total)
 
 
 def _totalled(found: pa.Table) -> tuple[pa.Table, int]:

@@ -86,10 +86,8 @@ def track_window(database: Readable, window: Window, expected: Callable[[int], N
                 expected(size * max(total, rows) // max(1, rows))
 
         rows = collected(snapshot.select(table, window, extra), database, window, expected and counted)
-        version = snapshot.version(table)
-        result = WindowResult(
-            window.table, table.generation, version, total, chosen, rows.select([column.name for column in chosen])
-        )
+        shown = rows.select([column.name for column in chosen])
+        result = WindowResult(window.table, snapshot.position(table), total, chosen, shown)
         return TrackedWindow(result, rows, order)
 
 

@@ -77,15 +77,10 @@ class WindowResult:
     """
 
     table: str
-    generation: int
-    version: int
+    position: Position
     total: int
     columns: tuple[Column, ...]
     rows: pa.Table | pa.RecordBatchReader
-
-    @property
-    def position(self) -> Position:
-        return Position(self.generation, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +125,7 @@ def read_window(database: Readable, window: Window) -> WindowResult:
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
         rows = collected(snapshot.select(table, window), database, window, None)
-        return WindowResult(
-            window.table, table.generation, snapshot.version(table), total, chosen_columns(table, window), rows
-        )
+        return WindowResult(window.table, snapshot.position(table), total, chosen_columns(table, window), rows)
 
 
 def newest_record(database: Readable) -> int | None:
@@ -150,10 +143,10 @@ def open_window(database: Readable, window: Window) -> Iterator[WindowResult]:
     """
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
-        version = snapshot.version(table)
+        position = snapshot.position(table)
         # Last: the next statement on this cursor would end the stream silently.
         with snapshot.select(table, window).to_arrow_reader(STREAM_BATCH_ROWS) as reader:
-            yield WindowResult(window.table, table.generation, version, total, chosen_columns(table, window), reader)
+            yield WindowResult(window.table, position, total, chosen_columns(table, window), reader)
 
 
 def list_tables(database: Readable) -> list[TableInfo]:
