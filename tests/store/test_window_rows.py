@@ -218,7 +218,7 @@ def test_forked_child_leaves_the_databases_of_other_threads_alone() -> None:
     thread = threading.Thread(target=calculate)
     thread.start()
     assert calculated.wait(patience())
-    child = subprocess.Popen([sys.executable, "-c", ""], preexec_fn=lambda: None)  # noqa: PLW1509
+    child = subprocess.Popen([sys.executable, "-c", ""], preexec_fn=lambda: None)
     ended = child.wait(patience())
     over.set()
     thread.join()

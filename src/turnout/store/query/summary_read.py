@@ -7,7 +7,6 @@ table is read again.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -179,7 +179,7 @@ class Sifted:
 class SmallDatabase:
     """A database in memory for small inputs, so on one core: one for each thread, so that none waits.
 
-    Not a `threading.local`: in a forked child Python frees what other threads have there, and DuckDB would then wait for
+    Not a `threading.local`: in a forked child Python frees what other threads have there, and DuckDB would wait for
     threads that the child does not have.
     """
 
