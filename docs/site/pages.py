@@ -1,6 +1,7 @@
 """What the site takes from outside of docs/: the README as its first page, other pages of the repository, the icon.
 
 Links are written so that they hold in the repository; a link that leaves docs/ leads to where the site has its target.
+The site's name has the version that it describes.
 Turnout serves the site with a policy that lets no page run a script inside itself, so the theme's few go into files.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+import tomllib
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -38,6 +40,11 @@ SCRIPT = re.compile(r"<script>(.+?)</script>", re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s#:]+)(?=[)#])")
 
 
+def on_config(config: MkDocsConfig) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    config.site_name = f"{config.site_name} {version}"
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, place in PLACES.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
@@ -47,6 +54,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     place = page.file.src_uri
     source = SOURCES.get(place, f"docs/{place}")
+    if config.edit_uri:
+        page.edit_url = config.edit_uri + source
 
     def moved(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link[2]))

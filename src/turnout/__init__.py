@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from turnout_client import __version__
 from turnout_client.errors import TurnoutError
 
 if TYPE_CHECKING:
     from turnout_client import connect
 
 __all__ = ["TurnoutError", "__version__", "connect"]
-__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from turnout_client.errors import ERRORS, TurnoutError, first_line
+from turnout_client.errors import ERRORS, TurnoutError, first_line, needs_extra
 
 __all__ = ["ERRORS", "MOST_FAULTS", "PROGRAM_ERRORS", "ConfigError", "TurnoutError", "first_line", "needs_extra"]
 
@@ -59,12 +59,6 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "broker_failed": ("the embedded broker did not start", "the message has the end of its log"),
 }
 """The other errors, of commands, clients and starts: when, and what to do."""
-
-
-def needs_extra(extra: str) -> TurnoutError:
-    """The error of a feature whose optional packages are not installed."""
-    message = f"the packages for {extra} are not installed where this runs"
-    return TurnoutError("missing_package", message, f"pip install 'turnout[{extra}]' there", status=501)
 
 
 MOST_FAULTS = 100

@@ -41,7 +41,7 @@ def test_other_table_chosen_while_the_server_is_away_shows_no_rows_of_the_one_be
         expect(page.locator("#grid .ag-header-cell")).to_have_count(0)
         expect(page.locator("#chart-table tbody tr")).to_have_count(0)
         expect(page.locator("#total")).to_have_text("")
-        expect(page.locator("#empty")).to_contain_text("The rows of users_ui show here when the server answers again")
+        expect(page.locator("#empty")).to_contain_text("The rows of users_ui appear here when the server answers again")
         with serving(application(filling.database), port=urlsplit(url).port or 0):
             try_now(page)
             visit.wait_for_rows("u")
@@ -84,7 +84,7 @@ def test_header_of_a_phone_stays_in_one_line_and_what_is_said_can_be_read(browse
         assert page.evaluate(height) == before
         page.locator("#tables [data-table='users_ui']").click()
         empty = page.locator("#empty")
-        expect(empty).to_contain_text("show here when the server answers again")
+        expect(empty).to_contain_text("appear here when the server answers again")
         assert empty.evaluate(
             "(e) => [e, e.parentElement, e.closest('.body')].map((x) => getComputedStyle(x).opacity)"
         ) == ["1", "1", "1"]

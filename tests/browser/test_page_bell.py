@@ -84,4 +84,4 @@ def test_bell_says_which_alert_is_not_delivered(browser: Browser, url: str, aler
         expect(page.locator("#bell-count")).to_have_text("!")
         page.locator("#bell").click()
         expect(page.locator("#popover")).to_contain_text("large: the webhook hooks.example.com answered 500")
-        expect(page.locator("#popover")).to_contain_text("Nothing has happened yet.")
+        expect(page.locator("#popover")).to_contain_text("No events yet.")

@@ -52,7 +52,7 @@ class Examined(FakeOrchestrator):
 
     def example(self, topic: str, records: int) -> dict[str, Any]:
         if topic == "empty":
-            raise TurnoutError("bad_example", "topic 'empty' has no record to look at", "write records to it first")
+            raise TurnoutError("bad_example", "topic 'empty' has no records", "write records to it first")
         return source_json(example(topic, ORDERS), Settings())
 
 
@@ -107,7 +107,7 @@ def test_topic_of_no_use_is_told_with_its_remedy_and_another_can_be_chosen(brows
     with visiting(browser, url) as visit:
         page = opened(visit).page
         choose(visit, "empty")
-        expect(page.locator("#example-problem")).to_contain_text("topic 'empty' has no record to look at")
+        expect(page.locator("#example-problem")).to_contain_text("topic 'empty' has no records")
         expect(page.locator("#example-problem")).to_contain_text("write records to it first")
         expect(page.locator("#example-found")).to_be_hidden()
         page.locator("#example-topic").select_option("orders")

@@ -254,9 +254,9 @@ def test_everybody_sees_the_candidate_in_the_header_and_viewers_cannot_decide(
         expect(page.locator("#candidate")).to_be_hidden()
         for name in ("Publish", "Discard"):
             expect(page.get_by_role("button", name=name)).to_be_hidden()
-        reviewed.end("its time ended (swap.candidate_seconds: 3600)")
+        reviewed.end("it expired (swap.candidate_seconds: 3600)")
         expect(page.locator("#review-said")).to_contain_text(
-            "Generation 2 is no longer a candidate: its time ended (swap.candidate_seconds: 3600)."
+            "Generation 2 is no longer a candidate: it expired (swap.candidate_seconds: 3600)."
         )
         page.get_by_role("button", name="Look at").click()
         visit.wait_for_rows("u0000")

@@ -181,7 +181,7 @@ def test_empty_table_says_why_it_is_empty(browser: Browser, tmp_path: Path, monk
             page = visit.open()
             expect(page.locator("#empty")).to_have_text("No rows yet: Kafka at localhost:9092 does not answer.")
             monkeypatch.delitem(STATUS, "ready")
-            expect(page.locator("#empty")).to_have_text("No rows yet. They show here as records arrive.")
+            expect(page.locator("#empty")).to_have_text("No rows yet. They appear here as records arrive.")
             page.locator("#tables [data-table='join_quality']").click()
             expect(page.locator("#panel")).to_be_visible()
             expect(page.locator("#filter")).to_be_hidden()

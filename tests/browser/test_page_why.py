@@ -97,7 +97,7 @@ def test_panel_of_a_row_shows_its_records_and_those_not_chosen(browser: Browser,
         opened(visit, OPERATOR, "final_ui")
         why = visit.page.locator("#row .why")
         expect(why.locator(".record:not(.other)")).to_have_count(2)
-        expect(why).to_contain_text('Generation 1 was made by a message of ops{"joinType": "left"}')
+        expect(why).to_contain_text('Generation 1 was made by a message from ops{"joinType": "left"}')
         first = why.locator(".record").first
         expect(first).to_contain_text("partition 0, offset 0")
         expect(first).to_contain_text('"secret": 7')

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+import turnout
 import turnout.serve
 from fake_orchestrator import FakeOrchestrator
 from http_server import HTTP, serving, small_store
@@ -41,6 +44,16 @@ def test_every_page_of_docs_is_in_the_site_and_loads_nothing_from_elsewhere(url:
         answer = HTTP.get(f"{url}/docs/{page}")
         assert answer.status_code == 200, page
         assert LOADED.findall(answer.text) == [], page
+        assert f"Turnout {turnout.__version__}</title>" in answer.text, page
+
+
+def test_page_of_the_site_is_edited_where_it_is_in_the_repository() -> None:
+    hooks = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "site" / "pages.py"))
+    config = SimpleNamespace(edit_uri="https://example.com/edit/main/")
+    for place, source in (("index.md", "README.md"), ("how-to/apply.md", "docs/how-to/apply.md")):
+        page = SimpleNamespace(file=SimpleNamespace(src_uri=place), edit_url=None)
+        hooks["on_page_markdown"]("", page, config, None)
+        assert page.edit_url == f"https://example.com/edit/main/{source}"
 
 
 def test_reader_comes_by_the_short_address_searches_and_follows_what_is_found(browser: Browser, url: str) -> None:

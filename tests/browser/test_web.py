@@ -31,7 +31,6 @@ from fake_orchestrator import FakeOrchestrator
 from filled_store import Filling
 from http_server import HTTP, SECONDS, application, serving
 from page_visit import wait_until
-from turnout.cli.tables import interfaces
 from turnout.config import Role
 from turnout.plan.control import Outcome
 from turnout.plan.control_parsing import parse_message
@@ -41,6 +40,7 @@ from turnout.serve.app import Services, create_app
 from turnout.store.database import Database
 from turnout.store.ledger import MessageRecord
 from turnout.swap.control_queue import QueuedMessage, Reply
+from turnout_client.cli.tables import interfaces
 
 ROOT = Path(__file__).resolve().parents[2]
 ANGULAR = ROOT / "examples" / "angular"

@@ -66,7 +66,7 @@ def test_type_is_the_one_that_all_values_have(kind: str, values: list[Any]) -> N
         ("1 of 1 records, 7", [7]),
         ("2 of 2 records, -1e3 to 0.5", ["0.5", "-1e3"]),
         ("2 of 2 records, 1999-12-01 to 2026-01-31", ['"2026-01-31"', '"1999-12-01"']),
-        ("3 of 3 records, 2 values", ['"a"', '"b"', '"a"']),
+        ("3 of 3 records, 2 different values", ['"a"', '"b"', '"a"']),
         ("1 of 1 records, 1 value", ['"a"']),
         ("2 of 2 records", [True, False]),
         ("3 of 3 records, 2 whole numbers, 1 text: kept as JSON text", [1, 2, '"x"']),

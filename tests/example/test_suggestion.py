@@ -24,10 +24,10 @@ def test_topics_that_share_an_id_are_joined_by_it() -> None:
     assert keys(found) == {"users": "userId", "accounts": "userId"}
     [view] = found.views
     assert (view.name, view.left, view.right, view.on) == ("final_ui", "users", ("accounts",), "userId")
-    assert view.evidence == "of 30 values in users 20 are in accounts"
+    assert view.evidence == "of the 30 values in users, 20 are in accounts"
     evidence = found.sources[0].key.evidence
-    assert evidence == "in all records, 30 values in 40, also in accounts (20 of them)"
-    assert found.sources[1].key.evidence.endswith("also in users (20 of them), or: accountId")
+    assert evidence == "in all records, 30 different values, 20 of them also in accounts"
+    assert found.sources[1].key.evidence.endswith("20 of them also in users, or: accountId")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_tombstones_are_counted() -> None:
     [source] = suggest([example("users", [{"userId": "u1"}, None], ["u1", "u1"])]).sources
     assert source.rows[0] == "latest"
     [source] = suggest([example("users", [{"userId": "u1"}, None])]).sources
-    assert source.rows == ("all", "every record is a row, 1 tombstone a bad record; latest: the newest of each userId")
+    assert source.rows == ("all", "every record is a row (1 tombstone would be bad); latest: the newest of each userId")
 
 
 def test_three_topics_of_one_key_are_one_view() -> None:

@@ -111,20 +111,20 @@ def test_evidence_stands_behind_each_line() -> None:
 # Column types: string, boolean, int32, int64, float, double, decimal(p,s), date, timestamp.
 sources:
   users:
-    topic: users                          # 1 partition, 6 records, newest 6 looked at, 1 tombstone
+    topic: users                          # 1 partition, 6 records, newest 6 read, 1 tombstone
     table: users_ui
-    key: userId                           # in all records, 5 values in 5, also in accounts (3 of them)
+    key: userId                           # in all records, 5 different values, 3 of them also in accounts
     columns:
-      userId: string                      # 5 of 5 records, 5 values
+      userId: string                      # 5 of 5 records, 5 different values
       age: int64                          # 5 of 5 records, 18 to 22
-    rows: all                             # every record is a row, 1 tombstone a bad record; latest: the newest of \
+    rows: all                             # every record is a row (1 tombstone would be bad); latest: the newest of \
 each userId
   accounts:
-    topic: accounts                       # 1 partition, 3 records, newest 3 looked at
+    topic: accounts                       # 1 partition, 3 records, newest 3 read
     table: accounts_ui
-    key: userId                           # in all records, 3 values in 3, also in users (3 of them)
+    key: userId                           # in all records, 3 different values, 3 of them also in users
     columns:
-      userId: string                      # 3 of 3 records, 3 values
+      userId: string                      # 3 of 3 records, 3 different values
       balance: double                     # 3 of 3 records, 0.0 to 1.0
     rows: all                             # every record is a row; latest: the newest of each userId
 
@@ -133,8 +133,8 @@ views:
   final_ui:
     left: users
     right: accounts
-    on: userId                            # of 5 values in users 3 are in accounts
-    join: left                            # every row of users, with the newest of the others, or nulls
+    on: userId                            # of the 5 values in users, 3 are in accounts
+    join: left                            # every row of users, with the newest row of its key in the others, or nulls
 """
     )
 

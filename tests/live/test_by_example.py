@@ -142,7 +142,7 @@ def test_topics_of_no_use_are_a_line_each_and_nothing_is_written(
     for line, words in zip(
         lines,
         (
-            f"topic '{empty}' has no record to look at; write records to it first",
+            f"topic '{empty}' has no records; write records to it first",
             f"none of the newest 1 records of topic '{binary}' can be read: not valid JSON (1x); name a topic of JSON",
             f"topic '{sealed}' may not be read with Turnout's Kafka identity",
             f"topic '{missing}' does not exist; create it or name another (has: ",

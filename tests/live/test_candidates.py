@@ -240,7 +240,7 @@ def test_candidate_outlives_restarts_and_ends_with_its_time(names: Names, spark:
         assert shown(turnout) == {names.users2}
         last = turnout.rows("swaps")[-1]
         assert (last["outcome"], last["generation"], last["requester"]) == ("discarded", 3, "turnout")
-        assert last["detail"] == "its time ended (swap.candidate_seconds: 0.5)"
+        assert last["detail"] == "it expired (swap.candidate_seconds: 0.5)"
         assert send(turnout, "publish")["error"]["code"] == "no_candidate"
 
 
@@ -325,7 +325,7 @@ def test_candidate_that_expires_while_somebody_publishes_is_published_or_gone(
                 assert early_seconds < 0.2, "its time had not ended"
                 last = turnout.rows("swaps")[-1]
                 assert (last["outcome"], last["generation"]) == ("discarded", number)
-                assert last["detail"] == "its time ended (swap.candidate_seconds: 2)"
+                assert last["detail"] == "it expired (swap.candidate_seconds: 2)"
             assert (turnout.status()["candidate"], shown(turnout)) == (None, {before})
 
 

@@ -1,4 +1,4 @@
-"""The Python client alone, in a clean environment: what it brings along, and every example of its page.
+"""The Python client alone, in a clean environment: what it brings along, its commands, and every example of its page.
 
 `make test-long` has it: packages are downloaded. The demo that is asked runs in the environment of the tests.
 """
@@ -61,6 +61,10 @@ class Environment:
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        program = str(Path(self.python).with_name("turnout-client"))
+        return subprocess.run([program, *arguments], capture_output=True, text=True, cwd=self._folder)
+
     def _uv(self, command: str, *arguments: str) -> str:
         uv = [find_uv_bin(), "pip", command, "--python", self.python, *arguments]
         return subprocess.run(uv, check=True, capture_output=True, text=True).stdout
@@ -98,28 +102,43 @@ def demo(folder: Path) -> Iterator[str]:
 
 
 def told_megabytes() -> list[float]:
-    """The sizes that the page tells: alone, with Arrow, and with all that notebooks like."""
+    """The sizes that the page tells: alone, with commands, with Arrow, and with all that notebooks like."""
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     return [float(size) for size in re.findall(r"^\| `pip install .*` \| (\d+) MB \|", text, re.MULTILINE)]
+
+
+def try_commands(environment: Environment, url: str) -> None:
+    for name in ("tables", "status", "history"):
+        done = environment.command(name, "--json", "--url", url)
+        assert done.returncode == 0 and json.loads(done.stdout), done.stderr
+    asked = ("swap", "--topic", "users=users2", "--dry-run", "--url", url)
+    assert "Dry run: this would work" in environment.command(*asked).stdout
+    refused = environment.command("swap", "--topic", "users=user", "--url", url)
+    assert (refused.returncode, refused.stderr.splitlines()[1]) == (1, "hint: did you mean 'users'?")
 
 
 def test_client_alone_is_small_and_runs_every_example_of_its_page(tmp_path: Path) -> None:
     examples = [block for block in blocks("python") if block.page == PAGE]
     frames = [str(block) for block in examples if "to_pandas()\n" in block.text]
     assert len(examples) > len(frames) > 0
-    alone, _, whole = told_megabytes()
+    alone, with_commands, _, whole = told_megabytes()
     made, environment = wheel(tmp_path), Environment(tmp_path / "env")
     seconds = environment.install(made)
     assert {"turnout-client", "httpx", "orjson", "pydantic", "websockets"} <= environment.packages()
     assert not environment.packages() & HEAVY
     print(f"alone: {environment.megabytes():.1f} MB in {seconds:.1f} s: {', '.join(sorted(environment.packages()))}")
     assert abs(environment.megabytes() - alone) < 0.3 * alone
+    assert "pip install 'turnout-client[cli]'" in environment.command("--help").stderr
     with demo(tmp_path) as url:
-        for extra in ("", "[notebook]"):
+        for extra in ("", "[cli]", "[notebook]"):
             seconds = environment.install(f"turnout-client{extra} @ file://{made}") if extra else 0.0
             found = environment.run(examples, url)
             print(f"{extra or 'alone'}: {environment.megabytes():.1f} MB, installed in {seconds:.1f} s, {found}")
-            missing = [] if extra else frames
+            if extra == "[cli]":
+                assert not environment.packages() & HEAVY
+                assert abs(environment.megabytes() - with_commands) < 0.3 * with_commands
+                try_commands(environment, url)
+            missing = [] if extra == "[notebook]" else frames
             assert [name for name, result in found.items() if result == "missing_package"] == missing
             assert all(isinstance(result, float) for name, result in found.items() if name not in missing), found
     assert abs(environment.megabytes() - whole) < 0.3 * whole

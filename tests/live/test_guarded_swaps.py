@@ -80,8 +80,9 @@ def test_guards_stop_swaps_that_would_show_far_less(names: Names, spark: SparkSe
             told[name] = error["message"]
             assert (turnout.status()["generation"], turnout.status()["candidate"]) == (1, None)
             assert turnout.total("final_ui") == RECORDS
-        assert told["empty"] == "min_rows: final_ui has 0 rows, 100 are shown; at least 50% of these are required"
-        assert told["others"].startswith("min_matched: final_ui matches 0% of its left rows (0 of 100), 100% are shown")
+        assert told["empty"] == "min_rows: final_ui has 0 rows instead of 100; at least 50% of these are required"
+        assert told["others"].startswith("min_matched: final_ui matches 0% of its left rows (0 of 100)")
+        assert " instead of 100% (" in told["others"]
         assert told["bad"] == "max_bad: 5 of 100 records have faults (5%); at most 1% may"
         swaps = turnout.rows("swaps")[1:]
         assert [row["outcome"] for row in swaps] == ["rejected"] * 3
@@ -108,7 +109,7 @@ def test_source_that_begins_at_latest_is_guarded_once_it_has_rows(
         produce(names.bootstrap, names.others, [user(number) for number in range(3)])
         wait_until(lambda: turnout.total("final_ui@2") == 3, interval=ASKED_SECONDS, what="rows of the candidate")
         error = send(turnout, "publish")
-        assert error["message"] == "min_rows: final_ui has 3 rows, 100 are shown; at least 50% of these are required"
+        assert error["message"] == "min_rows: final_ui has 3 rows instead of 100; at least 50% of these are required"
         assert turnout.status()["candidate"]["generation"] == 2, "it stays a candidate"
         assert send(turnout, "publish", force=True)["generation"] == 2
         assert send(turnout, usersTopic=names.empty, start={"users": "latest"})["outcome"] == "applied"

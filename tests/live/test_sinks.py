@@ -282,19 +282,40 @@ def test_sink_fills_a_topic_that_is_made_anew_at_any_moment(
         assert not moments
 
 
-def test_sink_tells_of_a_topic_that_is_deleted_while_nothing_is_written(
-    tmp_path: Path, broker: EmbeddedBroker, topic: str
+@pytest.mark.parametrize("written", [False, True])
+def test_sink_tells_of_a_topic_that_is_deleted(
+    tmp_path: Path, broker: EmbeddedBroker, topic: str, written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # By itself Kafka's client notices in half a minute, and a record has a minute to be written.
+    monkeypatch.setattr("turnout.sink.topic_channel.PATIENCE_SECONDS", 10 * patience())
+    usual, never = TopicWriter._properties, {"topic.metadata.refresh.interval.ms": 3_600_000}
+    monkeypatch.setattr(TopicWriter, "_properties", lambda self, kafka: usual(self, kafka) | never)
     with sunk(tmp_path, broker) as running:
         replaced = Replaced(running, broker, topic)
         running.filling.swap(users=[user(n) for n in range(5)])
         running.sinks.change(settings_of(topic))
         running.wait_written()
-        replaced.delete()
+        if written:
+            before_writing(replaced.delete, monkeypatch)
+            replaced.batch()
+        else:
+            replaced.delete()
         wait_until(lambda: running.status().state is SinkState.FAILING, what="a failure")
         assert f"topic '{topic}' does not exist" in str(running.status().error)
         replaced.create()
         replaced.wait_equal()
+
+
+def before_writing(act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Act once, after the sink has looked for its topic."""
+    write, left = TopicWriter.write, [act]
+
+    def act_and_write(writer: TopicWriter, *given: Any, **more: Any) -> None:
+        if left:
+            left.pop()()
+        write(writer, *given, **more)
+
+    monkeypatch.setattr(TopicWriter, "write", act_and_write)
 
 
 def test_second_writer_of_a_topic_fences_the_first(tmp_path: Path, broker: EmbeddedBroker, topic: str) -> None:

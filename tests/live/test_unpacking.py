@@ -162,7 +162,7 @@ def test_samples_pass_over_what_cannot_be_unpacked_or_is_too_large_and_tell_of_i
         look_at(only, parse({"kafka": {"bootstrap_servers": kafka}}, Path(), {}), 50)
     assert (raised.value.code, raised.value.message) == (
         "bad_example",
-        f"topic {only!r} has no record to look at ({damaged})",
+        f"topic {only!r} has no records ({damaged})",
     )
     source = SourceSettings.model_validate({"topic": topic, "table": "t", "key": "userId", "columns": USERS})
     cluster = Cluster("kafka", settings, {"source users": topic})

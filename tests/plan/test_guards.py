@@ -76,8 +76,8 @@ def test_broken_guard_is_told_with_both_figures() -> None:
     before = Figures({"final_ui": 2_000}, {"final_ui": Matched("final_ui", 2_000, 1_500)})
     after = Figures({"final_ui": 3}, {"final_ui": Matched("final_ui", 3, 1)}, 1_000, 50)
     assert [str(one) for one in broken_guards(limits, before, after)] == [
-        "min_rows: final_ui has 3 rows, 2,000 are shown; at least 50% of these are required",
-        "min_matched: final_ui matches 33.33% of its left rows (1 of 3), 75% are shown (1,500 of 2,000); "
+        "min_rows: final_ui has 3 rows instead of 2,000; at least 50% of these are required",
+        "min_matched: final_ui matches 33.33% of its left rows (1 of 3) instead of 75% (1,500 of 2,000); "
         "at least 80% of that is required",
         "max_bad: 50 of 1,000 records have faults (5%); at most 0.5% may",
     ]

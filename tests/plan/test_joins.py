@@ -7,6 +7,7 @@ import pytest
 
 from turnout.plan.joins import Duplicates, Join, key_steps, newest_sql, parse_join, view_columns, view_sql
 from turnout.plan.sql_text import quoted
+from turnout_client.control_fields import JOINS
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,10 @@ from turnout.plan.sql_text import quoted
 )
 def test_parse_join_knows_names_and_aliases(text: str, join: Join) -> None:
     assert parse_join(text) is join
+
+
+def test_client_names_every_join() -> None:
+    assert tuple(Join) == JOINS
 
 
 @pytest.mark.parametrize("text", ["", "cross", "outer", "left;drop"])

@@ -19,8 +19,8 @@ from turnout_client.column_types import COLUMN_TYPES
 
 PACKAGE = Path(turnout.__file__).parent
 ROOT = Path(__file__).parents[2]
-COMMANDS = sorted((PACKAGE / "cli").glob("*.py"))
 CLIENT = ROOT / "clients" / "python" / "src" / "turnout_client"
+COMMANDS = sorted([*(PACKAGE / "cli").glob("*.py"), *(CLIENT / "cli").glob("*.py")])
 PAGE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
 
 # Names that mean nothing else in the code: `date` and `string` are words, `float` is a type of Avro and of Python.
@@ -51,8 +51,9 @@ def texts(path: Path) -> Iterator[str]:
 def modules_with(names: set[str]) -> set[str]:
     """The modules in which one of these names is a text by itself, or begins one as `decimal(`."""
     return {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
+        path.relative_to(package).as_posix()
+        for package in (PACKAGE, CLIENT)
+        for path in package.rglob("*.py")
         if any(text in names or text.partition("(")[0] in names for text in texts(path))
     }
 
@@ -93,7 +94,7 @@ def test_no_page_or_template_lists_types_or_joins_by_hand() -> None:
 
 
 def test_every_command_is_put_in_where_the_list_says() -> None:
-    put_in = {name for _, name in imports(PACKAGE / "cli" / "__init__.py")}
+    put_in = {name for package in (PACKAGE, CLIENT) for _, name in imports(package / "cli" / "__init__.py")}
     added = {
         path.stem: re.findall(r"^@(?:\w*app\.command|asking)\(", path.read_text(), re.MULTILINE) for path in COMMANDS
     }

@@ -16,8 +16,8 @@ TESTS = Path(__file__).parents[1]
 
 ELSEWHERE = {
     # Commands, as people call them.
-    "cli/test_cli.py": "cli/app cli/init cli/options cli/output cli/progress cli/questions cli/run cli/status cli/swap "
-    "cli/tables",
+    "cli/test_cli.py": "cli/init cli/run client/cli/app client/cli/options client/cli/output client/cli/program "
+    "client/cli/progress client/cli/questions client/cli/status client/cli/swap client/cli/tables",
     "config/test_configuration.py": "store/config_history",
     "live/test_check.py": "preflight/findings",
     # A file by example.
@@ -66,7 +66,7 @@ ELSEWHERE = {
     "serve/test_limits.py": "serve/live/parsing",
     "serve/test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
     "serve/live/windows store/feed plan/position",
-    "serve/test_mcp_server.py": "serve/agent_tools cli/mcp",
+    "serve/test_mcp_server.py": "serve/agent_tools client/cli/mcp",
     "serve/test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
     "store/test_generation_tables.py": "store/batch_rows store/batches store/tracked_writes "
@@ -74,7 +74,7 @@ ELSEWHERE = {
     "store/test_query_windows.py": "store/database",
     "plan/test_where.py": "plan/filter_values",
     "swap/test_control_queue.py": "swap/health",
-    "plan/test_joins.py": "plan/sql_text",
+    "plan/test_joins.py": "plan/sql_text client/control_fields",
     "test_errors.py": "errors client/errors",
     "project/test_patience.py": "testing",
 }
@@ -96,7 +96,7 @@ def names(module: str) -> set[str]:
     do not count.
     """
     *rooms, name = module.split("/")
-    shared = sum(other.split("/")[-1] == name for other in MODULES if not other.startswith("cli/")) > 1
+    shared = sum(other.split("/")[-1] == name for other in MODULES if not other.startswith(("cli/", "client/cli/"))) > 1
     files = {f"test_{'_'.join([*rooms[place:], name])}.py" for place in range(len(rooms) + (not shared))}
     own = "" if not rooms else "clients/" if rooms[0] == "client" else f"{rooms[0]}/"
     return {f"{folder}{file}" for folder in (own, "live/", "browser/") for file in files}

@@ -51,6 +51,15 @@ print(json.dumps(told))
 """
 
 
+COMMAND = """
+import sys
+sys.path[:0] = sys.argv[1:3]
+del sys.argv[1:3]
+from turnout_client.__main__ import main
+main()
+"""
+
+
 def imported(source: str) -> set[str]:
     """The packages that a module imports, now or later."""
     names = [
@@ -114,6 +123,16 @@ def files_of(package: Distribution) -> list[Path]:
     return [Path(str(file.locate())) for file in package.files or () if ".." not in file.parts]
 
 
+def only(names: Iterable[str], folder: Path) -> tuple[Path, list[Path]]:
+    """A folder with these packages and what they need, and their files."""
+    files = [file for package in with_dependencies(names, {}).values() for file in files_of(package)]
+    site = Path(sysconfig.get_path("purelib"))
+    folder.mkdir()
+    for name in {file.relative_to(site).parts[0] for file in files}:
+        (folder / name).symlink_to(site / name)
+    return folder, files
+
+
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
@@ -126,14 +145,15 @@ def test_client_imports_only_what_its_package_names_and_nothing_of_the_server() 
     extras = described["optional-dependencies"].values()
     named = {Requirement(one).name for one in [*described["dependencies"], *(one for extra in extras for one in extra)]}
     used = set.union(*(imported(path.read_text(encoding="utf-8")) for path in PROJECT.rglob("*.py")))
-    assert used - sys.stdlib_module_names - {"turnout_client"} == named
+    # `mcp` brings what `cli` does.
+    assert used - sys.stdlib_module_names - {"turnout_client"} == named - {"turnout-client"}
     assert {Requirement(one).name for one in described["dependencies"]} == {"httpx", "orjson", "pydantic", "websockets"}
 
 
 def test_server_asks_for_the_client_of_its_version() -> None:
     server = project(ROOT)
     assert server["version"] == project(PROJECT)["version"]
-    assert f"turnout-client=={server['version']}" in server["dependencies"]
+    assert f"turnout-client[cli]=={server['version']}" in server["dependencies"]
     assert server["requires-python"] == project(PROJECT)["requires-python"]
     assert (PROJECT / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
@@ -151,7 +171,7 @@ def test_all_packages_and_the_changelog_name_one_version() -> None:
     released = re.findall(
         r"^## (\d\S*) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert released[0] == turnout.__version__ == project(ROOT)["version"]
+    assert released[0] == turnout.__version__ == turnout_client.__version__ == project(ROOT)["version"]
 
 
 def test_wheel_of_the_client_has_its_types_and_its_widgets(wheel: Path) -> None:
@@ -164,15 +184,9 @@ def test_wheel_of_the_client_has_its_types_and_its_widgets(wheel: Path) -> None:
 def test_wheel_of_the_client_works_with_its_dependencies_alone(wheel: Path, tmp_path: Path) -> None:
     """No package of the server is there, and no Arrow: what needs that says so."""
     names = (Requirement(one).name for one in project(PROJECT)["dependencies"])
-    packages = with_dependencies(names, {})
-    files = [file for package in packages.values() for file in files_of(package)]
+    alone, files = only(names, tmp_path / "packages")
     size = sum(file.stat().st_size for file in files if file.exists()) + wheel.stat().st_size
     assert size < MAX_INSTALLED_MEGABYTES << 20
-    alone = tmp_path / "packages"
-    alone.mkdir()
-    site = Path(sysconfig.get_path("purelib"))
-    for name in {file.relative_to(site).parts[0] for file in files}:
-        (alone / name).symlink_to(site / name)
     with small_store(tmp_path / "store") as database, serving(application(database)) as url:
         # Neither the environment's packages nor the variables that name others.
         command = [sys.executable, "-I", "-S", "-c", SCRIPT, url, str(wheel), str(alone)]
@@ -182,6 +196,32 @@ def test_wheel_of_the_client_works_with_its_dependencies_alone(wheel: Path, tmp_
     assert told["rows"] and told["window"] == told["rows"]
     assert told["error"].startswith("pyarrow is not installed; pip install 'turnout-client[arrow]'; rows() works")
     assert not {"turnout", "pyarrow", "numpy", "pyspark", "duckdb", "starlette"} & set(told["modules"])
+
+
+def test_commands_of_the_client_work_with_its_dependencies_and_their_extra_alone(wheel: Path, tmp_path: Path) -> None:
+    described = project(PROJECT)
+    requirements = described["dependencies"], described["optional-dependencies"]["cli"]
+    dependencies, extra = ([Requirement(one).name for one in some] for some in requirements)
+    bare, _ = only(dependencies, tmp_path / "bare")
+    alone, _ = only([*dependencies, *extra], tmp_path / "alone")
+
+    def command(packages: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        whole = [sys.executable, "-I", "-S", "-c", COMMAND, str(wheel), str(packages), *arguments]
+        return subprocess.run(whole, capture_output=True, text=True, cwd=tmp_path)
+
+    without = command(bare, "--help")
+    assert (without.returncode, without.stdout) == (1, "")
+    assert re.fullmatch(r"error: .* pip install 'turnout-client\[cli\]'\n", without.stderr)
+    shown = command(alone, "publish", "--help").stdout
+    assert "turnout-client swap --review" in shown and "Example:  turnout-client publish" in shown
+    with small_store(tmp_path / "store") as database, serving(application(database)) as url:
+        tables = command(alone, "tables", "--json", "--url", url)
+        assert {"users_ui", "swaps"} <= {table["name"] for table in json.loads(tables.stdout)["tables"]}
+        assert "Ada" in command(alone, "rows", "users_ui", "--format", "csv", "--url", url).stdout
+        assert "usersTopic" in command(alone, "status", "--url", url).stdout
+        for needs, *arguments in (("arrow", "rows", "users_ui"), ("mcp", "mcp")):
+            missing = command(alone, *arguments, "--url", url)
+            assert (missing.returncode, f"pip install 'turnout-client[{needs}]'" in missing.stderr) == (1, True)
 
 
 def test_each_public_name_of_the_client_says_what_it_is() -> None:

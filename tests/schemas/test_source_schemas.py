@@ -169,7 +169,7 @@ def test_array_of_nothing_is_of_no_use() -> None:
     schema = record(("id", "string"), ("a", ["null", {"type": "array", "items": "null"}]))
     decoder, _ = by_registry({1: avro(schema)}, id="string")
     [[(_, reason)]] = [fault or [] for fault in decoder.read([b"\0\0\0\0\1"]).faults]
-    assert reason == "schema 1 cannot be used: it has an array of nothing, which can be of any length"
+    assert reason == "schema 1 cannot be used: it has an array whose items take no bytes, so it can have any length"
 
 
 PROTO = """

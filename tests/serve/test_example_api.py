@@ -65,7 +65,7 @@ def test_example_has_columns_key_and_yaml_that_can_be_added(database: Database, 
     assert steering.asked == ("people", 2)
     found = answer.json()
     assert [column["name"] for column in found["columns"]] == ["userId", "city"]
-    assert found["columns"][0] == {"name": "userId", "type": "string", "evidence": "2 of 2 records, 2 values"}
+    assert found["columns"][0] == {"name": "userId", "type": "string", "evidence": "2 of 2 records, 2 different values"}
     assert found["key"]["value"] == "userId"
     assert found["views"] == ["people_users_ui"]
     document, wrong = parse_yaml(found["yaml"])
@@ -124,7 +124,7 @@ def test_wrong_question_is_refused_before_kafka_is_asked(
 
 
 def test_fault_of_a_topic_has_the_one_shape(database: Database, steering: Examining) -> None:
-    steering.error = TurnoutError("bad_example", "topic 'people' has no record to look at", "write records to it first")
+    steering.error = TurnoutError("bad_example", "topic 'people' has no records", "write records to it first")
     answer = client_of(database, steering).get("/api/topics/people/example")
     assert answer.status_code == 422
     assert answer.json() == steering.error.as_json()

@@ -292,7 +292,8 @@ def test_snapshot_is_read_once_for_all_who_have_not_read_it(filling: Filling, mo
         for follower in followers:
             follower.subscribe(live)
         wait_until(lambda: bool(reads), what="a snapshot")
-        time.sleep(1)
+        subscribed = 'turnout_subscriptions{kind="changes"} 20.0'
+        wait_until(lambda: subscribed in HTTP.get(f"{url}/metrics").text, what="all subscriptions")
         filling.batch(users=[user(3001)])
         place = place_of(url, "users_ui")
         while any(follower.place != place for follower in followers):

@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 import turnout
 from http_server import SECONDS, application, serving
 from live_socket import Socket
-from turnout.cli.watch import picture
 from turnout.store.database import Database
+from turnout_client.cli.watch import picture
 
 ROWS = "/api/tables/days_ui/rows"
 # Name, day, moment as they are shown; the last two are what DuckDB takes for infinities.

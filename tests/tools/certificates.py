@@ -40,15 +40,19 @@ class Authority:
         if self._key_file.exists():
             return
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        openssl("req", "-x509", *_KEY, "-subj", f"/CN={name}", "-days", DAYS, "-keyout", self._key_file,
-                 "-out", self.ca_file)  # fmt: skip
+        # Python 3.13 takes no authority that does not say what its key is for.
+        openssl("req", "-x509", *_KEY, "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+                 "-days", DAYS, "-keyout", self._key_file, "-out", self.ca_file)  # fmt: skip
 
     def issue(self, name: str, hosts: Sequence[str] = (), days: int = DAYS, key_password: str = "") -> Certificate:
         """A certificate for `name` (its CN), valid for `hosts`; one that was issued under that name is replaced."""
         made = Certificate(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         alternatives = ",".join(f"{'IP' if host[-1].isdigit() else 'DNS'}:{host}" for host in hosts)
-        extensions.write_text(f"subjectAltName={alternatives}\n" if hosts else "basicConstraints=CA:FALSE\n")
+        extensions.write_text(
+            "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+            + (f"subjectAltName={alternatives}\n" if hosts else "basicConstraints=CA:FALSE\n")
+        )
         openssl("req", *_KEY, "-subj", f"/CN={name}", "-keyout", made.key_file, "-out", request)
         signer = ("-CA", self.ca_file, "-CAkey", self._key_file, "-CAcreateserial")
         openssl("x509", "-req", "-in", request, *signer, "-days", days, "-extfile", extensions, "-out", made.file)

@@ -59,7 +59,7 @@ class RunningAlert:
         self.fault: TurnoutError | None = None
         """Why its rows cannot be checked."""
         self._error: TurnoutError | None = None
-        self._found = self._dropped = self._delivered = 0
+        self._event_count = self._dropped = self._delivered = 0
         self._last_delivered: str | None = None
         self._tools = tools
         self._rows = WatchedRows(name, settings, tools.database)
@@ -104,7 +104,7 @@ class RunningAlert:
             self._tools.say("INFO", f"alert {self.name} watches {self.settings.table} where {self.settings.where}")
         if done.dropped:
             self._tools.say("WARNING", f"alert {self.name}: {done.dropped} events were dropped: too many waited")
-        self._found += done.events
+        self._event_count += done.events
         self._dropped += done.dropped
         if done.events:
             self._wake.set()
@@ -122,7 +122,7 @@ class RunningAlert:
             error=error,
             rows=rows,
             waiting=waiting,
-            events=self._found,
+            events=self._event_count,
             delivered=self._delivered,
             dropped=self._dropped,
             last_delivered=self._last_delivered,

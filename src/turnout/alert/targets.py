@@ -14,7 +14,6 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -41,15 +40,17 @@ _GLOBAL = ipaddress.ip_network("2000::/3")
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Target(Protocol):
+class Target:
     """Takes events, all or none as far as it knows; it raises where it failed. One thread uses it."""
 
-    def send(self, events: Sequence[AlertEvent]) -> None: ...
+    def send(self, events: Sequence[AlertEvent]) -> None:
+        raise NotImplementedError
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free what is open."""
 
 
-class LogTarget:
+class LogTarget(Target):
     """Writes a line for each event, and of many at once only the first ones."""
 
     def __init__(self, say: Say) -> None:
@@ -63,16 +64,13 @@ class LogTarget:
         if (more := len(events) - _MAX_LINES) > 0:
             self._say("WARNING", f"alert {events[0].alert}: {more} more events; see the table alerts")
 
-    def close(self) -> None:
-        """Nothing is open."""
-
 
 def writer_id(alert: str, topic: str) -> str:
     """The transactional id of an alert: alerts can share a topic, so each has its own."""
     return f"turnout-alert-{topic}-{alert}"
 
 
-class TopicTarget:
+class TopicTarget(Target):
     """Writes events to a topic, each once: what the topic has already is read after a start and after a failure.
 
     The key of all records of an alert is the same, so they are in one partition, in order. The number of an event is in
@@ -93,10 +91,7 @@ class TopicTarget:
 
     def send(self, events: Sequence[AlertEvent]) -> None:
         try:
-            if self._channel.outdated:
-                self.close()
-            if not self._channel.is_open:
-                self._channel.open()
+            if self._channel.open() is not None:
                 self._last = self._found()
             fresh = [one for one in events if one.number > self._last or not one.number]
             if fresh:
@@ -121,7 +116,7 @@ class TopicTarget:
             yield SinkRecord(self._key, orjson.dumps(one.to_json()), headers)
 
 
-class WebhookTarget:
+class WebhookTarget(Target):
     """Sends events by POST. Any answer of 2xx means that they arrived."""
 
     def __init__(self, settings: AlertSettings) -> None:
@@ -149,9 +144,6 @@ class WebhookTarget:
             raise self._failed(f"answered {status}: redirects are not followed", "give the address it redirects to")
         if not 200 <= status < 300:
             raise self._failed(f"answered {status}")
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     async def _post(self, addresses: Sequence[Address], body: bytes) -> int:
         """Try one address after the other; the status of the first that answers."""

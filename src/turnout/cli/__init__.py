@@ -1,32 +1,25 @@
-"""The command line, one module for each kind of commands; `app.py`, `options.py` and `output.py` have what they share.
+"""The `turnout` command: the commands that ask a server, which `turnout_client.cli` has, and those of a server itself.
 
 Nothing here imports Spark, Kafka or the store before a command needs it: `turnout --help` answers at once.
 """
 
-import atexit
 import os
-import signal
-import sys
+from pathlib import Path
 
-if "_TURNOUT_COMPLETE" in os.environ:  # a Ctrl-C while a shell completes ends it without a word
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-# Importing a module adds its commands; `app.py` has the order in which `turnout --help` lists them.
-from turnout.cli import init, mcp, questions, run, status, swap, tables, watch  # noqa: F401
-from turnout.cli.app import app
+# Importing a module adds its commands.
+from turnout.cli import init, run  # noqa: F401
+from turnout_client.cli import PROGRAM, app, main
 
 __all__ = ["app", "main"]
 
 
-def main() -> None:
-    """The entry point of the `turnout` command."""
-    try:
-        app(prog_name="turnout")
-    except SystemExit as end:
-        if "duckdb" not in sys.modules or not isinstance(end.code, int):
-            raise
-        # DuckDB would list on stderr all that daemon threads still hold when Python frees its modules.
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(end.code)
+def _find_token(file: Path) -> str | None:
+    from turnout.config.sent import find_local_token
+
+    return find_local_token(file, os.environ)
+
+
+PROGRAM.name, PROGRAM.find_token = "turnout", _find_token
+PROGRAM.first = ("demo", "run", "init", "check", "prepare", "broker")
+app.info.help = "Live Kafka views on Spark, under names that never change. Start with: turnout demo"
+app.info.epilog = "Example:  turnout demo"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from turnout.cli import options, output
-from turnout.cli.app import Commands, Printed, app, examples, show
 from turnout.errors import TurnoutError
+from turnout_client.cli import options, output
+from turnout_client.cli.app import Commands, Printed, app, examples, show
 
 if TYPE_CHECKING:
     from turnout.config import KafkaSettings
@@ -51,29 +53,30 @@ def init(
 
     Sources, columns, types, keys and views come with the evidence for each; see docs/how-to/by-example.md.
     """
-    from turnout.config import default_text
-
     file = path / "turnout.yaml" if path.is_dir() else path
+    written: dict[str, Any] = {"path": str(file)}
     if from_ is None:
         if config is not None:
             raise typer.BadParameter("works only with --from, which names topics", param_hint="--config")
-        _write(file, default_text(), force=force)
-        _report(file, json=json)
-        return
-    if not from_.replace(",", "").strip():
-        raise typer.BadParameter("names no topic; give some, such as users,accounts", param_hint="--from")
-    if not force and file.exists():  # before topics are read for nothing
-        raise _exists(file)
-    from turnout.example.by_example import file_by_example
+        from turnout.config import default_text
 
-    made = file_by_example(from_.split(","), config, file.parent, records, show=_progress)
-    _write(file, made.text, force=force)
+        text = default_text()
+    else:
+        if not from_.replace(",", "").strip():
+            raise typer.BadParameter("names no topic; give some, such as users,accounts", param_hint="--from")
+        if not force and file.exists():  # before topics are read for nothing
+            raise _exists(file)
+        from turnout.example.by_example import file_by_example
+
+        made = file_by_example(from_.split(","), config, file.parent, records, show=_progress)
+        text, written = made.text, written | {"sources": made.sources, "views": made.views, "notes": made.notes}
+    _write(file, text, force=force)
     if json:
-        output.print_json({"path": str(file), "sources": made.sources, "views": made.views, "notes": made.notes})
+        output.print_json(written)
         return
-    for note in made.notes:
+    for note in written.get("notes", ()):
         print(f"note: {output.printable(note)}")
-    _report(file, json=False)
+    print(f"Wrote {file}. Next: edit it, then turnout check -c {file}, then turnout run -c {file}")
 
 
 def _progress(text: str) -> None:
@@ -99,13 +102,6 @@ def _exists(file: Path) -> TurnoutError:
     )
 
 
-def _report(file: Path, *, json: bool) -> None:
-    if json:
-        output.print_json({"path": str(file)})
-    else:
-        print(f"Wrote {file}. Next: edit it, then turnout check -c {file}, then turnout run -c {file}")
-
-
 @app.command(epilog=examples("turnout check -c turnout.yaml", "turnout check --json"))
 def check(config: options.Config = "turnout.yaml", json: options.Json = False) -> None:
     """Check the file, Kafka, topics, records, Java and folders; say what is wrong and what to do.
@@ -126,23 +122,22 @@ def check(config: options.Config = "turnout.yaml", json: options.Json = False) -
     from turnout.preflight.findings import check_all
 
     findings = check_all(Path(config))
-    faults = sum(finding.level == "fault" for finding in findings)
-    warnings = sum(finding.level == "warning" for finding in findings)
+    levels = Counter[str](finding.level for finding in findings)
     table = Table("", "what", "found", "what to do", header_style="bold")
     for finding in findings:
         texts = (finding.subject, finding.text, finding.hint)
         table.add_row(output.cell(*_MARKS[finding.level]), *map(output.cell, texts))
-    document = {"ok": not faults, "findings": [asdict(finding) for finding in findings]}
-    show(Printed(document, [table, _end(faults, warnings, config)], failed=faults > 0), json)
+    document = {"ok": not levels["fault"], "findings": [asdict(finding) for finding in findings]}
+    show(Printed(document, [table, _end(levels, config)], failed=levels["fault"] > 0), json)
 
 
-def _end(faults: int, warnings: int, config: str) -> Text:
-    warned = f"{warnings} warning{'s' if warnings > 1 else ''}" if warnings else ""
-    if faults:
-        told = f"{faults} fault{'s' if faults > 1 else ''}"
-        return output.cell(", ".join(filter(None, (told, warned))), "bold red")
-    if warned:
-        return output.cell(f"{warned}, no fault. Turnout can run: turnout run -c {config}", "bold yellow")
+def _end(levels: Mapping[str, int], config: str) -> Text:
+    counts = [(levels[level], level) for level in ("fault", "warning")]
+    told = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for count, level in counts if count)
+    if levels["fault"]:
+        return output.cell(told, "bold red")
+    if told:
+        return output.cell(f"{told}, no fault. Turnout can run: turnout run -c {config}", "bold yellow")
     return output.cell(f"No faults. Next: turnout run -c {config}", "bold green")
 
 

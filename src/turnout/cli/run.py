@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from turnout.cli import options, output
-from turnout.cli.app import app, examples
+from turnout_client.cli import options, output
+from turnout_client.cli.app import app, examples
 
 
 @app.command(epilog=examples("turnout run -c turnout.yaml", "turnout run -c turnout.yaml --host 0.0.0.0 --insecure"))

@@ -76,7 +76,7 @@ def needs_of(path: SettingPath) -> Needs:
 def compare(old: Settings, new: Settings) -> tuple[SettingChange, ...]:
     """What `new` has other than `old`, in the order of the settings."""
     return tuple(
-        SettingChange(path=place(path), before=_shown(before, path), after=_shown(after, path), needs=needs_of(path))
+        SettingChange(path=place(path), before=_value(before, path), after=_value(after, path), needs=needs_of(path))
         for path, before, after in _differences(old, new, ())
     )
 
@@ -102,7 +102,7 @@ def _are_models(items: Iterable[object]) -> bool:
     return all(isinstance(item, BaseModel) for item in items)
 
 
-def _shown(value: Any, path: SettingPath) -> Any:
+def _value(value: Any, path: SettingPath) -> Any:
     """A value as JSON, without secrets."""
     if value is None:
         return None
@@ -111,11 +111,11 @@ def _shown(value: Any, path: SettingPath) -> Any:
     if isinstance(value, BaseModel):
         # Only what is other than the default: a new source is then as it was written.
         given = {name: getattr(value, name) for name in type(value).model_fields if name in value.model_fields_set}
-        return {name: _shown(held, (*path, name)) for name, held in given.items() if held is not None}
+        return {name: _value(held, (*path, name)) for name, held in given.items() if held is not None}
     if isinstance(value, Mapping):
-        return {name: _shown(held, (*path, name)) for name, held in value.items()}
+        return {name: _value(held, (*path, name)) for name, held in value.items()}
     if isinstance(value, tuple | list):
-        return [_shown(held, (*path, number)) for number, held in enumerate(value)]
+        return [_value(held, (*path, number)) for number, held in enumerate(value)]
     if isinstance(value, Start):
         return value.to_json()
     if isinstance(value, ColumnType):

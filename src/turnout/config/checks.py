@@ -24,8 +24,6 @@ from turnout.config.settings import (
     SinkSettings,
     SourceSettings,
     ViewSettings,
-    default_sources,
-    default_views,
 )
 from turnout.config.topic_rules import one_cluster, reserved, taken_topics
 from turnout.plan.joins import Step, key_steps, right_names, view_columns
@@ -67,12 +65,12 @@ class ValidParts:
         self.access = _valid(AccessSettings, document.get("access"))
         self.has_registry = document.get("schema_registry") is not None
         self.schema_registry = _valid(RegistrySettings, document.get("schema_registry"))
-        self.sources = self._each("sources", SourceSettings, document.get("sources", default_sources()))
-        self.views = self._each("views", ViewSettings, document.get("views", default_views()))
+        self.sources = self._each("sources", SourceSettings, document["sources"])
+        self.views = self._each("views", ViewSettings, document["views"])
         self.sinks = self._each("sinks", SinkSettings, document.get("sinks", {}))
         self.alerts = self._each("alerts", AlertSettings, document.get("alerts", {}))
         self.dead_letter_topic = document.get("dead_letter_topic")
-        self.no_source = document.get("sources") == {}
+        self.no_source = document["sources"] == {}
 
     def _each(self, section: str, model: type[_M], items: object) -> dict[str, _M | None]:
         if not isinstance(items, Mapping):
@@ -252,7 +250,7 @@ def _keys(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSet
             keyed += 1
     if sources and keyed == len(view.read):
         yield from _types(path, on, sources)
-        yield from _shown(path, view, sources)
+        yield from _result_columns(path, view, sources)
 
 
 def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) -> Faults:
@@ -265,7 +263,7 @@ def _types(path: SettingPath, on: str, sources: Mapping[str, SourceSettings]) ->
             yield (*path, "on"), f"column '{on}' is {shown}; give both the same type"
 
 
-def _shown(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
+def _result_columns(path: SettingPath, view: ViewSettings, sources: Mapping[str, SourceSettings]) -> Faults:
     if view.sql is not None:
         kind = next(iter(sources.values())).columns[view.on]
         if view.columns:

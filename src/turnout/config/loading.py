@@ -106,7 +106,7 @@ def parse(
     filled, unset = yaml_document.substitute(kept, environ, {**origins, **hidden})
     filled, unfetched = secrets.fetch(filled, folder, environ)
     unset |= unfetched | unknown
-    filled = {name: value for name, value in filled.items() if value is not None}
+    filled = completed(filled)
 
     faults = list(unset.items())
     settings = None

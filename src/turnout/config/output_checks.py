@@ -85,7 +85,7 @@ def filter_faults(
     """The faults of conditions that do not fit the columns of their tables, once those have no fault themselves."""
     if not alerts or any(path[0] in ("sources", "views") for path in wrong):
         return
-    tables = Settings.model_validate({name: document[name] for name in ("sources", "views") if name in document})
+    tables = Settings.model_validate({name: document[name] for name in ("sources", "views")})
     for name, alert in alerts.items():
         if alert is not None and not any(("alerts", name, step) in wrong for step in ("table", "where")):
             yield from _filter_faults(name, alert, tables)

@@ -5,7 +5,7 @@ The same rules hold for the file and for control messages; messages may have an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -45,9 +45,6 @@ class TopicRules:
         more = f" and {len(self.allowed) - _SHOWN_PATTERNS} more" if len(self.allowed) > _SHOWN_PATTERNS else ""
         patterns = ", ".join(self.allowed[:_SHOWN_PATTERNS]) + more
         return f"topic {topic!r} is not allowed here", f"control.topics allows {patterns}, and the topics of the file"
-
-    def faults(self, topics: Iterable[str]) -> list[tuple[str, str]]:
-        return [fault for topic in topics if (fault := self.fault(topic)) is not None]
 
 
 def taken_topics(

@@ -37,7 +37,7 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
     smallest = sizes(named)
     arrays = [kind for kind in _types([schema, *named.values()]) if isinstance(kind, dict) and "items" in kind]
     if any(_least_bytes(array["items"], smallest) == 0 for array in arrays):
-        raise ValueError("it has an array of nothing, which can be of any length")
+        raise ValueError("it has an array whose items take no bytes, so it can have any length")
     recursive = is_recursive(named)
     fastavro.read.LOGICAL_READERS.update({f"{kind}-{_OWN}{name}": read for (kind, name), read in _READERS.items()})
     # A record of a hundred thousand levels is an error to fastavro's form in plain Python, and ends its C form.

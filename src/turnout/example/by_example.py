@@ -61,7 +61,7 @@ def file_by_example(
     text = whole_file(suggestion, _with_kafka(taken_over, settings), records, notes)
     if not suggestion.views and len(suggestion.sources) > 1:
         notes.append("no two topics share a key, so there is no view; see the file for the keys that were found")
-    sources = {source.name: _shown(source) for source in suggestion.sources}
+    sources = {source.name: _described(source) for source in suggestion.sources}
     return MadeFile(text, sources, [view.name for view in suggestion.views], notes)
 
 
@@ -115,7 +115,7 @@ def _control_note(settings: Settings) -> list[str]:
     return [f"topic '{settings.control.topic}' does not exist yet; create it: messages on it move the tables"]
 
 
-def _shown(source: Source) -> dict[str, Any]:
+def _described(source: Source) -> dict[str, Any]:
     columns = {column.name: column.kind for column in source.columns}
     return {"topic": source.example.topic, "key": source.key.column.name, "columns": columns, "rows": source.rows[0]}
 

@@ -92,6 +92,10 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
+def different(values: int) -> str:
+    return "1 value" if values == 1 else f"{values:,} different values"
+
+
 def _word(value: Any) -> str:
     return _WORDS.get(type(value), "other value")
 
@@ -179,12 +183,12 @@ def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], dist
     if kind == "string" and (len(words) > 1 or words.keys() - {"text", "binary value"}):
         kinds = ", ".join(counted(count, word) for word, count in words.most_common())
         return [f"{kinds}: kept as JSON text"]
-    return [counted(distinct, "value")]
+    return [different(distinct)]
 
 
 def _excepted(values: Sequence[Any]) -> str:
     """How many values are exceptions, and the most frequent of them."""
-    frequent = Counter(_shown(json_of(value)) for value in values).most_common(_EXCEPTIONS_SHOWN)
+    frequent = Counter(_shortened(json_of(value)) for value in values).most_common(_EXCEPTIONS_SHOWN)
     more = ", ..." if sum(times for _, times in frequent) < len(values) else ""
     shown = ", ".join(text if times == 1 else f"{text} ({times:,}x)" for text, times in frequent)
     return f"{len(values):,} do not fit: {shown}{more}"
@@ -192,7 +196,7 @@ def _excepted(values: Sequence[Any]) -> str:
 
 def _range(kind: str, given: Sequence[Any]) -> str:
     fit = fit_of(kind)
-    least, most = (_shown(text_of(chosen(given, key=fit))) for chosen in (min, max))
+    least, most = (_shortened(text_of(chosen(given, key=fit))) for chosen in (min, max))
     return least if least == most else f"{least} to {most}"
 
 
@@ -206,5 +210,5 @@ def _hint(name: str, kind: str, given: Sequence[Any]) -> list[str]:
     return []
 
 
-def _shown(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from turnout.example.inference import InferredColumn, counted
+from turnout.example.inference import InferredColumn, counted, different
 from turnout.example.topic_example import TopicExample
 from turnout.plan.joins import Join, key_steps, view_columns
 
@@ -99,9 +99,9 @@ def _evidence(
 ) -> Iterator[str]:
     whole = column.present == column.records
     yield "in all records" if whole else f"in {column.present:,} of {column.records:,} records"
-    yield f"{len(column.values):,} values in {column.present:,}"
+    yield different(len(column.values))
     for name, _, overlap in shared(column, others):
-        yield f"also in {name} ({overlap:,} of them)" if overlap else f"also in {name} (none of these values)"
+        yield f"{overlap:,} of them also in {name}" if overlap else f"none of them in {name}"
     if same := [name for name, source in known.items() if source.key == column.name]:
         yield f"also the key of {' and '.join(same)}"
     if column.name in example.keyed_by:
@@ -156,8 +156,8 @@ class Suggestion:
         """The start of reading, and the reason for it."""
         records = sum(source.example.sample.offsets for source in self.sources)
         if records > MOST_READ_FROM_START:
-            return "latest", f"only records that come from now on; earliest: all {records:,} that the topics have"
-        return "earliest", f"all {records:,} records that the topics have; latest: only those that come from now on"
+            return "latest", f"only records that arrive from now on; earliest: all {records:,} records of the topics"
+        return "earliest", f"all {records:,} records of the topics; latest: only records that arrive from now on"
 
 
 def suggest(
@@ -236,7 +236,7 @@ def _rows(example: TopicExample, key: str) -> tuple[str, str]:
         return "latest", f"{compacted}Kafka's key is {key}; all: every record is a row"
     if example.compacted and not example.keyed_by:
         return "latest", f"the topic is compacted; Kafka's key is not {key}, so tombstones remove nothing"
-    gone = f", {counted(example.tombstones, 'tombstone')} a bad record" if example.tombstones else ""
+    gone = f" ({counted(example.tombstones, 'tombstone')} would be bad)" if example.tombstones else ""
     return "all", f"every record is a row{gone}; latest: the newest of each {key}"
 
 
@@ -271,4 +271,4 @@ def _clash(left: Source, rights: Mapping[str, tuple[str, ...]], on: str) -> bool
 def _matches(left: Source, rights: Sequence[Source]) -> str:
     ours = left.key.column.values
     parts = [f"{len(ours & right.key.column.values):,} are in {right.name}" for right in rights]
-    return f"of {len(ours):,} values in {left.name} {', '.join(parts)}" if parts else ""
+    return f"of the {counted(len(ours), 'value')} in {left.name}, {', '.join(parts)}" if parts else ""

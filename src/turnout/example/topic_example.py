@@ -81,9 +81,9 @@ def look_at(topic: str, settings: Settings, records: int, timeout_seconds: float
 def example_of(topic: str, sample: TopicSample, settings: Settings, *, compacted: bool | None = None) -> TopicExample:
     """What a sample says; the schema registry of the settings is asked where records name schemas."""
     if not any(value is not None for _, value in sample.records):
-        only = "only tombstones" if sample.records else "no record"
+        only = "only tombstones" if sample.records else "no records"
         why = f" ({sample.unreadable[0]})" if sample.unreadable else ""
-        raise TurnoutError("bad_example", f"topic {topic!r} has {only} to look at{why}", "write records to it first")
+        raise TurnoutError("bad_example", f"topic {topic!r} has {only}{why}", "write records to it first")
     ids = [schema_id(value) for _, value in sample.records if value is not None]
     framed = {number for number in ids if number is not None}
     declared: dict[str, str] = {}
@@ -164,16 +164,16 @@ def _usable(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[li
         elif name.startswith("_"):
             left_out[name] = "names with _ in front are Turnout's own"
         elif name.lower() in taken:
-            left_out[name] = f"differs from {taken[name.lower()]} by case only"
+            left_out[name] = f"differs from {taken[name.lower()]} only in case"
         elif len(taken) == MOST_COLUMNS:
-            left_out[name] = f"the {MOST_COLUMNS} fields that most records have come first"
+            left_out[name] = f"only the {MOST_COLUMNS} most frequent fields become columns"
         else:
             taken[name.lower()] = name
     kept = set(taken.values())
     # Where names are data, there may be as many as records.
     shown = dict(itertools.islice(left_out.items(), _LEFT_OUT_SHOWN))
     if more := len(left_out) - len(shown):
-        shown[f"{more:,} others"] = f"as above, or because the {MOST_COLUMNS} most frequent fields come first"
+        shown[f"{more:,} others"] = f"for the same reasons, or beyond the {MOST_COLUMNS} most frequent fields"
     return [name for name in names if name in kept], shown
 
 

@@ -62,7 +62,7 @@ def topic_summary(example: TopicExample) -> str:
     found = [
         counted(example.sample.partitions, "partition"),
         counted(example.sample.offsets, "record"),
-        f"newest {looked:,} looked at",
+        f"newest {looked:,} read",
     ]
     if example.tombstones:
         found.append(counted(example.tombstones, "tombstone"))
@@ -93,7 +93,7 @@ def _view(view: View) -> Iterator[str]:
     yield f"    left: {quoted(view.left)}"
     yield f"    right: {right}"
     yield _line(f"    on: {_value(view.on)}", view.evidence)
-    yield _line("    join: left", f"every row of {view.left}, with the newest of the others, or nulls")
+    yield _line("    join: left", f"every row of {view.left}, with the newest row of its key in the others, or nulls")
 
 
 def _no_view(suggestion: Suggestion) -> str:

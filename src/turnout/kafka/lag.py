@@ -46,13 +46,13 @@ class Measurement:
 class LagMeter:
     """Measures once a second, whatever generation is shown then.
 
-    `shown` gives what that has read, its records and its number; then what all generations have read.
+    `published` gives what that has read, its records and its number; then what all generations have read.
     """
 
-    def __init__(self, kafka: KafkaSettings, shown: Callable[[], tuple[Offsets, int, int, Offsets] | None]) -> None:
+    def __init__(self, kafka: KafkaSettings, published: Callable[[], tuple[Offsets, int, int, Offsets] | None]) -> None:
         # A client of its own: its questions keep nobody else waiting, and an outage shows soon.
         self._topics = Topics(kafka, TIMEOUT_SECONDS)
-        self._shown = shown
+        self._published = published
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         self._before: tuple[int, int, float] | None = None
@@ -71,9 +71,9 @@ class LagMeter:
 
     def _run(self) -> None:
         while not self._stopped.wait(EVERY_SECONDS if self.reading.measured else FIRST_SECONDS):
-            shown = self._shown()
-            if shown is not None:
-                self.reading = self._measure(*shown)
+            found = self._published()
+            if found is not None:
+                self.reading = self._measure(*found)
 
     def _measure(self, offsets: Offsets, records: int, generation: int, others: Offsets) -> Measurement:
         try:

@@ -103,12 +103,12 @@ def librdkafka_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> di
 
 def masked(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties without their secrets, for people; certificates are shown by their size."""
-    return {name: _shown(name, value) for name, value in properties.items()}
+    return {name: _masked_value(name, value) for name, value in properties.items()}
 
 
-def _shown(name: str, value: str) -> str:
+def _masked_value(name: str, value: str) -> str:
     if name == "sasl.jaas.config" and _JAAS.fullmatch(value):
-        return _JAAS_OPTION.sub(lambda option: f'{option[1]}="{_shown(option[1], option[2])}"', value)
+        return _JAAS_OPTION.sub(lambda option: f'{option[1]}="{_masked_value(option[1], option[2])}"', value)
     if _SECRET_NAME.search(name):
         return MASK
     return f"(PEM, {len(value):,} characters)" if _PEM in value else value

@@ -17,15 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.clients import (
-    AT_END,
-    AT_LOW,
-    MISSING,
-    Partition,
-    describe,
-    read_offsets,
-    renewed_consumer,
-)
+from turnout.kafka.clients import AT_END, AT_LOW, MISSING, Partition, describe, read_offsets, renewed_consumer
 from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, cause_of, passes
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout.plan.nearest import did_you_mean

@@ -240,21 +240,20 @@ class EmbeddedBroker:
         return {key: value for key, value in {**SETTINGS, **places, **own}.items() if key != "cluster.id"}
 
     def _choose_port(self) -> int:
-        if self._wanted_port:
-            if not is_free(self._wanted_port):
-                raise TurnoutError(
-                    code="broker_port_busy",
-                    message=f"port {self._wanted_port} on {HOST} is in use",
-                    hint="end the program that uses it, or choose another port (0 picks a free one)",
-                    status=500,
-                )
-            return self._wanted_port
-        # Clients of the last run know the last port. Any port was asked for: a new one does when it is taken.
+        if is_free(self._wanted_port):  # as 0 always is
+            return self._wanted_port or free_port(self._last_port())
+        raise TurnoutError(
+            code="broker_port_busy",
+            message=f"port {self._wanted_port} on {HOST} is in use",
+            hint="end the program that uses it, or choose another port (0 picks a free one)",
+            status=500,
+        )
+
+    def _last_port(self) -> int:
+        """The port of the last run, which its clients know; 0 where there is none."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            last = int(json.loads(self._port_file.read_text(encoding="utf-8"))["port"])
-            if is_free(last):
-                return last
-        return free_port()
+            return int(json.loads(self._port_file.read_text(encoding="utf-8"))["port"])
+        return 0
 
     def _format(self, java: list[str], server: Path, folder: Path) -> None:
         """Kafka's own tool, although it costs 0.7 s: what it writes depends on the Kafka release."""
@@ -316,11 +315,15 @@ def serve(port: int, data: Path) -> None:
                 raise broker.failed("the broker ended by itself")
 
 
-def free_port() -> int:
-    """A port that nobody has, below those that systems give to outgoing connections: these would take it at any time
-    while nobody listens, as while a broker is restarted."""
-    while not is_free(port := 10_000 + secrets.randbelow(20_000)):
-        pass
+def free_port(wanted: int = 0) -> int:
+    """The wanted port; where it is taken or 0 another that nobody has.
+
+    That is below those that systems give to outgoing connections: these would take it at any time while nobody listens,
+    as while a broker is restarted.
+    """
+    port = wanted
+    while not (port and is_free(port)):
+        port = 10_000 + secrets.randbelow(20_000)
     return port
 
 

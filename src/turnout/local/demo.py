@@ -23,7 +23,7 @@ from turnout.java import jars
 from turnout.java.runtime import find_java
 from turnout.kafka.clients import TopicAdmin
 from turnout.kafka.topics import Topics
-from turnout.local.broker import HOST, EmbeddedBroker, broker_archive, free_port, is_free, on_signals
+from turnout.local.broker import HOST, EmbeddedBroker, broker_archive, free_port, on_signals
 from turnout.local.demo_data import HARBOUR, SUMMIT, People, SampleProducer, Theme
 from turnout.local.spinner import waiting
 
@@ -54,7 +54,7 @@ def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None 
         for name in jars.read_lock():  # what the first run has to fetch, with a progress bar of its own
             jars.resolve(name)
         _done(screen, "Jars")
-        broker = EmbeddedBroker(folder / "kafka", _free(KAFKA_PORT))
+        broker = EmbeddedBroker(folder / "kafka", free_port(KAFKA_PORT))
         open_things.callback(_stop_broker, broker, data is None)
         with waiting("Starting Kafka", screen):
             broker.start()
@@ -65,7 +65,7 @@ def run(*, port: int = 10000, records_per_second: float = 20, data: Path | None 
             written, people = _fill(broker.bootstrap_servers, producer)
         _done(screen, f"Sample data: {written:,} records, then {records_per_second:g} a second")
         producer.start([one.live() for one in people], records_per_second)
-        web_port = _free(port)
+        web_port = free_port(port)
         if port and web_port != port:
             screen.print(f"[yellow]![/] Port {port} is taken; the page is at port {web_port}")
         url, stopping = f"http://{HOST}:{web_port}", threading.Event()
@@ -193,8 +193,3 @@ def _stop_broker(broker: EmbeddedBroker, temporary: bool) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     broker.stop()
-
-
-def _free(port: int) -> int:
-    """The port, or a free one where it is taken or 0."""
-    return port if port and is_free(port) else free_port()

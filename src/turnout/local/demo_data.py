@@ -1,4 +1,4 @@
-"""SampleRecord users and accounts: what they say is decided purely, from a seed; a thread writes them to Kafka.
+"""Sample users and accounts: what they say is decided purely, from a seed; a thread writes them to Kafka.
 
 A user comes first and its account some records later, so that a live view shows the row completing itself.
 """

@@ -43,11 +43,6 @@ class Chain:
     def outer(self) -> bool:
         return any(step.join.outer for step in self.steps)
 
-    @property
-    def without_column(self) -> Step | None:
-        """The first step that nothing can match, because a semi or anti join has taken its column away."""
-        return next((step for step, found in zip(self.steps, self.origins, strict=True) if not found), None)
-
 
 def chain_of(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> Chain:
     """The chain of these steps; `sources` are the columns of each side, the left one first."""

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from turnout.errors import TurnoutError
+from turnout.plan.filter_values import show
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan, Start
 
@@ -18,8 +19,6 @@ MAX_MESSAGE_BYTES = 256 * 1024
 
 MAX_REQUEST_ID = 200
 """Characters of a `requestId`: logs, tables, acknowledgements and answers repeat it."""
-
-_SHOWN_CHARS = 60
 
 
 class Action(StrEnum):
@@ -99,16 +98,6 @@ class ApplyRequest:
     force: bool = False
 
 
-def topic_field(source: str) -> str:
-    """The field of a message that names the topic of a source."""
-    return f"{source}Topic"
-
-
-def join_field(view: str) -> str:
-    """The field of a message that names the join of one view."""
-    return f"{view}JoinType"
-
-
 def resolve(message: ControlMessage, current: Plan) -> Plan:
     """The plan after a change. `joinType` applies to every view that the message has no other join for.
 
@@ -130,17 +119,12 @@ def generation_conflict(
     if expected is None or expected == generation:
         return None
     return ControlRejected(
-        f"expectedGeneration is {shown(expected)}, but generation {generation} is {what}",
+        f"expectedGeneration is {show(expected)}, but generation {generation} is {what}",
         "read the status again, and send the message with its generation",
         code="generation_conflict",
         request_id=message.request_id,
     )
 
 
-def shown(value: str | int | float | None) -> str:
-    """A value for an error text: short, printable, on one line."""
-    return clipped(repr(value))
-
-
-def clipped(text: str, limit: int = _SHOWN_CHARS) -> str:
+def clipped(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."

@@ -30,13 +30,12 @@ from turnout.plan.control import (
     ControlMessage,
     ControlRejected,
     clipped,
-    join_field,
-    shown,
-    topic_field,
 )
+from turnout.plan.filter_values import show
 from turnout.plan.joins import ALIASES, Join, parse_join
 from turnout.plan.nearest import nearest
 from turnout.plan.plan import TOPIC_PATTERN, Start, parse_topic
+from turnout_client.control_fields import join_field, topic_field
 
 TopicFault = Callable[[str], tuple[str, str] | None]
 """The fault of a topic that is well spelled but not allowed, and a hint."""
@@ -227,7 +226,7 @@ def _topic(value: object) -> str | None:
         return parse_topic(text)
     except ValueError:
         allowed = "use 1 to 249 letters, digits, '.', '_' or '-' (not '.' or '..' alone)"
-        raise _refused(f"{shown(text)} is not a Kafka topic name", allowed) from None
+        raise _refused(f"{show(text)} is not a Kafka topic name", allowed) from None
 
 
 def _check_allowed(topic: str | None, info: ValidationInfo) -> str | None:
@@ -244,7 +243,7 @@ def _join(value: object) -> Join | None:
         return None if text is None else parse_join(text)
     except ValueError:
         known = ", ".join([*Join, *ALIASES])
-        raise _refused(f"unknown join {shown(text)} (known: {known})", "send one of the known joins") from None
+        raise _refused(f"unknown join {show(text)} (known: {known})", "send one of the known joins") from None
 
 
 def _starts(sources: Collection[str], value: object) -> Start | dict[str, Start]:
@@ -254,7 +253,7 @@ def _starts(sources: Collection[str], value: object) -> Start | dict[str, Start]
     if unknown := [source for source in value if source not in sources]:
         example = f'{{"{next(iter(sources), "users")}": "earliest"}}'
         hint = f'send "latest", "earliest", a timestamp, or an object of sources such as {example}'
-        raise _refused(f"no source {shown(unknown[0])} (sources: {', '.join(sources)})", hint)
+        raise _refused(f"no source {show(unknown[0])} (sources: {', '.join(sources)})", hint)
     return {source: _start(start) for source, start in value.items()}
 
 
@@ -285,7 +284,7 @@ def _request_id(value: object) -> str:
 def _expected_generation(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    got = shown(value) if isinstance(value, str | int | float) else _json_type(value)
+    got = show(value) if isinstance(value, str | int | float) else _json_type(value)
     raise _refused(f"{got} is not a generation", "send the published generation, an integer of 0 or more")
 
 
@@ -298,7 +297,7 @@ def _flag(value: object) -> bool:
 def _action(value: object) -> Action:
     if isinstance(value, str) and value.lower() in _ACTIONS:
         return Action(value.lower())
-    got = shown(value) if isinstance(value, str) else _json_type(value)
+    got = show(value) if isinstance(value, str) else _json_type(value)
     one_of = " or ".join(f'"{action}"' for action in _ACTIONS)
     raise _refused(f"{got} is not known (known: {', '.join(_ACTIONS)})", f"send {one_of}, or leave FIELD out")
 
@@ -328,7 +327,7 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
         fields = dict(pairs)
         if len(fields) < len(pairs):
             twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
-            warnings.extend(f"{shown(name)} is given more than once: the last one counts" for name in twice)
+            warnings.extend(f"{show(name)} is given more than once: the last one counts" for name in twice)
         return fields
 
     try:
@@ -342,7 +341,7 @@ def _decode_object(text: str, warnings: list[str]) -> dict[str, object]:
         raise ControlRejected("a number with too many digits", "send expectedGeneration as published") from None
     if isinstance(value, str):
         raise ControlRejected(
-            f"a JSON string {shown(value)} instead of an object: it was encoded twice",
+            f"a JSON string {show(value)} instead of an object: it was encoded twice",
             f"send the object itself, such as {_EXAMPLE}, not a string that contains it",
         )
     if not isinstance(value, dict):
@@ -356,7 +355,7 @@ def _not_json(text: str, error: json.JSONDecodeError) -> ControlRejected:
         orjson.loads(text)
     except orjson.JSONDecodeError as same:
         error = same
-    excerpt = shown(text[max(0, error.pos - 10) : error.pos + 20])
+    excerpt = show(text[max(0, error.pos - 10) : error.pos + 20])
     position = f"line {error.lineno} column {error.colno} (near {excerpt})"
     return ControlRejected(f"not valid JSON at {position}: {error.msg}", f"send a JSON object such as {_EXAMPLE}")
 
@@ -373,7 +372,7 @@ def _unknown_fields(fields: Collection[str], known: Collection[str]) -> list[str
 def _unknown_field(name: str, known: Collection[str]) -> str:
     close = nearest(name.strip().replace("_", "").replace("-", ""), known)
     meant = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
-    return f"unknown field {shown(name)} is ignored ({meant})"
+    return f"unknown field {show(name)} is ignored ({meant})"
 
 
 def _json_type(value: object) -> str:

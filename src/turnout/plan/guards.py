@@ -58,7 +58,7 @@ def _rows(least: Fraction, before: Figures, after: Figures) -> Iterator[BrokenGu
     for view, rows in after.rows.items():
         shown = before.rows.get(view, 0)
         if view not in after.not_begun and rows < least * shown:
-            text = f"{view} has {rows:,} rows, {shown:,} are shown; at least {_percent(least)} of these are required"
+            text = f"{view} has {rows:,} rows instead of {shown:,}; at least {_percent(least)} of these are required"
             yield BrokenGuard("min_rows", text)
 
 
@@ -70,9 +70,8 @@ def _matched(least: Fraction, before: Figures, after: Figures) -> Iterator[Broke
         share, shown = Fraction(new.matched, new.left), Fraction(old.matched, old.left)
         if share < least * shown:
             text = (
-                f"{name} matches {_percent(share)} of its left rows ({new.matched:,} of {new.left:,}), "
-                f"{_percent(shown)} are shown ({old.matched:,} of {old.left:,}); at least {_percent(least)} of that is "
-                "required"
+                f"{name} matches {_percent(share)} of its left rows ({new.matched:,} of {new.left:,}) instead of "
+                f"{_percent(shown)} ({old.matched:,} of {old.left:,}); at least {_percent(least)} of that is required"
             )
             yield BrokenGuard("min_matched", text)
 

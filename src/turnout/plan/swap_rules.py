@@ -92,19 +92,15 @@ class _Refusal(Enum):
         "the first build cannot be cancelled: no generation is published yet",
         "wait until it is published, and send another plan then",
     )
-    NO_BUILD = (
-        "nothing_to_cancel",
-        "no build is under way",
-        "send a rollback to undo what is published",
-    )
+    NO_BUILD = "nothing_to_cancel", "no build is under way", "send a rollback to undo what is published"
     NO_CANDIDATE = (
         "no_candidate",
-        "there is no candidate: none was made, or it was published, replaced or discarded, or its time ended",
+        "there is no candidate: none was made, or it was published, replaced or discarded, or it expired",
         'send a change with "publish": false to make one; `turnout history` says what became of the last one',
     )
     NO_PREVIOUS = (
         "nothing_to_roll_back",
-        "there is no plan before the present one",
+        "there is no previous plan",
         "a rollback needs an earlier swap; name topics or a join instead",
     )
     TOO_EARLY = (

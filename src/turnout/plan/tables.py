@@ -172,7 +172,8 @@ class ChainView(ViewTable):
 
     @property
     def unmatchable_step(self) -> Step | None:
-        return self.chain.without_column
+        """Its column was taken away by a semi or anti join."""
+        return next((step for step, found in zip(self.chain.steps, self.chain.origins, strict=True) if not found), None)
 
     def step_bound(self, number: int) -> RowBound | None:
         """The bound of a step, if its rows can multiply."""

@@ -70,10 +70,10 @@ def check_all(path: Path) -> list[Finding]:
     found = [_tried("java", lambda: str(find_java()))]
     try:
         settings = load(path)
-        described = f"{path} is valid: {len(settings.sources)} sources, {len(settings.views)} views"
-        described += f", {len(settings.sinks)} sinks" if settings.sinks else ""
-        described += f", {len(settings.alerts)} alerts" if settings.alerts else ""
-        found.insert(0, Finding("configuration", "ok", described))
+        has = {"source": len(settings.sources), "view": len(settings.views)}
+        has |= {"sink": len(settings.sinks), "alert": len(settings.alerts)}
+        described = ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in has.items() if count)
+        found.insert(0, Finding("configuration", "ok", f"{path} is valid: {described}"))
         found += [_data_dir(settings.data_dir), _server(settings.server), *check_spark(settings.spark)]
         if any(view.sql is not None for view in settings.views.values()):
             found.append(_tried("views", lambda: _own_views(settings)))
@@ -287,7 +287,7 @@ def check_records(
     By its key a tombstone is one that removes a row, which is no fault.
     """
     if not values:
-        return Finding(subject, "ok", "no record to look at")
+        return Finding(subject, "ok", "no records yet")
     shape = shape_of(source_table("source", source, source.topic), 0)
     decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values, keys=keys))
     rows = decoded.rows[0]
@@ -300,12 +300,12 @@ def check_records(
     fields |= _undeclared(values) if schemas is None else set()
     if not fields:
         hint = f"name a topic whose values are {'JSON objects' if schemas is None else source.format}, or set format"
-        return Finding(subject, "fault", f"{text}: {_shown(reasons)}", hint)
+        return Finding(subject, "fault", f"{text}: {_most_frequent(reasons)}", hint)
     absent = [name for name in source.columns if name not in fields]
     if source.key in absent:
         has = ", ".join(sorted(fields)[:10])
         return Finding(subject, "fault", f"no record has the key {source.key} (has: {has})", "fix key and columns")
-    told = f"{text}: {_shown(reasons)}" if reasons else text
+    told = f"{text}: {_most_frequent(reasons)}" if reasons else text
     if absent:
         names = f"column {absent[0]} is" if len(absent) == 1 else f"columns {', '.join(absent)} are"
         told += f"; {names} in none of them"
@@ -331,7 +331,7 @@ def _undeclared(values: Sequence[bytes | None]) -> set[str]:
     return found
 
 
-def _shown(reasons: Counter[str]) -> str:
+def _most_frequent(reasons: Counter[str]) -> str:
     return ", ".join(f"{reason} ({times}x)" for reason, times in reasons.most_common(_REASONS_SHOWN))
 
 

@@ -137,10 +137,8 @@ class Sample:
     records: int
     useful: int
     """How many give a row with a value in it."""
-    keys: frozenset[Any]
-    """The keys of these rows; times as text."""
     values: Mapping[str, frozenset[Any]]
-    """The values of all columns that views join by."""
+    """The values of all columns that views join by; times as text."""
     faults: list[dict[str, Any]]
 
     def complaint(self) -> str | None:
@@ -176,7 +174,7 @@ def _sample(index: int, source: SourceTable, decoded: Decoded, records: int) -> 
     if decoded.faults is not None:
         own = decoded.faults.filter(pc.equal(decoded.faults["source"], index))
         faults = own.select(["field", "reason", "text"]).rename_columns(["field", "reason", "value"]).to_pylist()
-    return Sample(source.source, source.topic, records, pc.sum(useful).as_py() or 0, values[source.key], values, faults)
+    return Sample(source.source, source.topic, records, pc.sum(useful).as_py() or 0, values, faults)
 
 
 def _values(column: pa.ChunkedArray) -> frozenset[Any]:

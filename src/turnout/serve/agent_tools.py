@@ -11,8 +11,8 @@ from pydantic import Field
 
 from turnout.config import McpAccess
 from turnout.errors import TurnoutError
-from turnout.plan.control import join_field, topic_field
 from turnout.plan.joins import Join
+from turnout_client.control_fields import join_field, topic_field
 
 MAX_ROWS = 200
 BUILD_SECONDS = 45.0

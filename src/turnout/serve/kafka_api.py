@@ -16,7 +16,6 @@ from starlette.responses import Response
 from turnout.config import Format, Role
 from turnout.errors import TurnoutError
 from turnout.plan.answers import Answer
-from turnout.plan.control import topic_field
 from turnout.plan.plan import parse_topic
 from turnout.serve.access import check_operator, identity_of
 from turnout.serve.formats import to_json
@@ -27,6 +26,7 @@ from turnout.serve.responses import Answers, encoded_json, json_response
 from turnout.serve.rounds import Rounds, Threads
 from turnout.serve.routes import READING, Call
 from turnout.store.query.row_records import Reason
+from turnout_client.control_fields import topic_field
 
 _TESTING = 2
 _LISTING, _LISTING_SECONDS = 2, 15.0

@@ -21,11 +21,12 @@ from starlette.routing import Route
 
 from turnout import __version__
 from turnout.errors import ERRORS
-from turnout.plan.control import Action, topic_field
+from turnout.plan.control import Action
 from turnout.plan.control_parsing import body_of, message_schemas
 from turnout.serve.formats import MEDIA_TYPES, AnswerFormat
 from turnout.serve.requests import Parameter, check_parameters
 from turnout.serve.schemas import Error
+from turnout_client.control_fields import topic_field
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 F = TypeVar("F", bound=Callable[..., Awaitable[Response]])

@@ -135,11 +135,9 @@ class Sink:
         self._channel.close()
 
     def _step(self) -> None:
-        if self._channel.outdated:
-            self._channel.close()
-        if not self._channel.is_open:
+        if (written := self._channel.open()) is not None:
             self._values = self._tools.values(self.settings)
-            self.written = self._channel.open()
+            self.written = written
             self._warn_of_policy()
             self._note_position()
             self.ready = True
@@ -242,8 +240,7 @@ class Sinks:
         self._database = database
         self._registry = None if registry is None else SchemaRegistry(registry)
         self._tools = SinkTools(database, kafka, self._values, say)
-        self._lock = threading.Lock()
-        self._running: dict[str, Sink] = {}
+        self._running: Mapping[str, Sink] = {}
         database.feed.listen(self._committed)
 
     def change(self, settings: Mapping[str, SinkSettings]) -> None:
@@ -257,8 +254,7 @@ class Sinks:
         with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
             forget_others(self._database, settings.keys())
         started = {name: Sink(name, one, self._tools) for name, one in settings.items() if name not in kept}
-        with self._lock:
-            self._running = {name: kept.get(name) or started[name] for name in settings}
+        self._running = {name: kept.get(name) or started[name] for name in settings}
         for sink in started.values():
             sink.start()
 
@@ -270,19 +266,11 @@ class Sinks:
 
     def status(self) -> list[SinkStatus]:
         """Each sink, with what waits for it; asks the store."""
-        with self._lock:
-            running = list(self._running.values())
-        lags = self._lags(running)
-        return [sink.status(lags.get(sink.name)) for sink in running]
-
-    def _lags(self, sinks: list[Sink]) -> dict[str, Lag]:
-        if not sinks:
-            return {}
-        try:
-            with self._database.read() as cursor:
-                return {sink.name: lag(cursor, sink.settings.table, sink.written) for sink in sinks}
-        except (duckdb.Error, TurnoutError):
-            return {}
+        running, lags = self._running, dict[str, Lag]()
+        if running:
+            with contextlib.suppress(duckdb.Error, TurnoutError), self._database.read() as cursor:
+                lags = {name: lag(cursor, sink.settings.table, sink.written) for name, sink in running.items()}
+        return [sink.status(lags.get(name)) for name, sink in running.items()]
 
     def _committed(self, commit: Commit | None) -> None:
         for sink in self._running.values():

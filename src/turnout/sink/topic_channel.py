@@ -78,19 +78,16 @@ class TopicChannel:
         self._checked_at = 0.0
         self._noted_at = 0.0
 
-    @property
-    def is_open(self) -> bool:
-        return self._writer is not None
+    def open(self) -> Position | None:
+        """End what was under way, learn what the topic holds, and return how far it was written.
 
-    @property
-    def outdated(self) -> bool:
-        """Whether files that it was set up with have changed, such as a renewed certificate."""
-        return self._writer is not None and self._writer.outdated
-
-    def open(self) -> Position:
-        """End what was under way, learn what the topic holds, and return how far it was written."""
+        None where it is open already; it is opened anew where files have changed, such as a renewed certificate.
+        """
+        if self._writer is not None and not self._writer.outdated:
+            return None
+        self.close()
         found = self._reader.find()
-        writer = TopicWriter(self._kafka, self._writing, self._stopping)
+        writer = TopicWriter(self._kafka, self._writing, self._stopping, self.notice_missing_topic)
         try:
             writer.open()
             ends = self._reader.admin.committed_ends(self._writing.topic, found.partitions)
@@ -122,8 +119,10 @@ class TopicChannel:
 
     def notice_missing_topic(self) -> None:
         """Fail where the topic is gone, asking once a second; an outage of Kafka is reported by the next write."""
-        if time.monotonic() - self._checked_at < IDLE_SECONDS:
+        now = time.monotonic()
+        if now - self._checked_at < IDLE_SECONDS:
             return
+        self._checked_at = now
         try:
             self._check_topic()
         except KafkaException as error:
@@ -174,9 +173,17 @@ def sink_id(topic: str) -> str:
 class TopicWriter(TopicProducer):
     """A producer of one topic. It raises KafkaException; then it is of no more use."""
 
-    def __init__(self, kafka: KafkaSettings, writing: WriterSettings, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        writing: WriterSettings,
+        stopping: Callable[[], bool],
+        notice_missing_topic: Callable[[], object],
+    ) -> None:
         self._transactional_id = writing.transactional_id
         self._stopping = stopping
+        # Kafka's client waits for a topic that is gone, up to a minute.
+        self._notice_missing_topic = notice_missing_topic
         self._transactional = writing.delivery is Delivery.EXACTLY_ONCE
         self._failed: KafkaError | None = None
         super().__init__(kafka, writing.topic, lambda: self._properties(kafka), self._note_failure)
@@ -244,6 +251,7 @@ class TopicWriter(TopicProducer):
             raise KafkaException(_STOPPED)
         if self._failed is not None:
             raise KafkaException(self._failed)
+        self._notice_missing_topic()
 
     def _flush(self) -> None:
         if not self.flush(PATIENCE_SECONDS, self._check):

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 import duckdb
 
 from turnout.config.secrets import hidden
-from turnout.plan.control import ApplyRequest, topic_field
+from turnout.plan.control import ApplyRequest
 from turnout.plan.plan import Plan
 from turnout.plan.sql_text import quoted
 from turnout.plan.times import moment_sql, now_milliseconds
 from turnout.store.database import Database, arrow_table, first_row, next_version, scalar
+from turnout_client.control_fields import topic_field
 
 T = TypeVar("T")
 

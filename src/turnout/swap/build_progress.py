@@ -49,10 +49,6 @@ class BuildMeter:
         self.sources: Mapping[str, Mapping[str, int]] = {}
         """For each source how many rows are kept and how many records are to be read, once that is known."""
 
-    @property
-    def step(self) -> BuildStep:
-        return self._step
-
     def read(self, left: int, records: int = 0) -> None:
         """Note how many records are left to read, and how many are stored; the first call begins the step."""
         if self._step is BuildStep.VALIDATING:

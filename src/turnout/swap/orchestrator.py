@@ -77,7 +77,7 @@ class Orchestrator:
         self._clients = Clients(
             Topics(settings.kafka, taken=TopicRules.of(settings).taken), EndWatch(settings.kafka), lost
         )
-        self._lag = LagMeter(settings.kafka, self._shown)
+        self._lag = LagMeter(settings.kafka, self._read_offsets)
         self.sinks = Sinks(database, settings.kafka, settings.schema_registry, self.say)
         self.alerts = Alerts(database, settings.kafka, self.say)
         self._health = Health(self.say, "starting")
@@ -417,7 +417,7 @@ class Orchestrator:
             raise
         self._health.good(Subject.STORE, "the store takes writes again")
 
-    def _shown(self) -> tuple[Offsets, int, int, Offsets] | None:
+    def _read_offsets(self) -> tuple[Offsets, int, int, Offsets] | None:
         live, living = self._lifecycle.live, self._lifecycle.all()
         read = Offsets({place: at for one in living for place, at in one.offsets.next.items()})
         return (live.offsets, live.records, live.number, read) if live else None

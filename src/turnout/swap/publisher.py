@@ -189,7 +189,7 @@ class Publisher:
             return
         waiting = (message.parsed for message in self._queue.waiting())
         if not any(isinstance(one, ControlMessage) and one.action is Action.PUBLISH for one in waiting):
-            self.discard(f"its time ended (swap.candidate_seconds: {seconds:g})")
+            self.discard(f"it expired (swap.candidate_seconds: {seconds:g})")
 
     def _add_discarded(
         self, cursor: duckdb.DuckDBPyConnection, candidate: Generation, why: str, asker: QueuedMessage | None

@@ -197,9 +197,8 @@ class Swaps:
 
     def _fault_of(self, plan: Plan) -> TurnoutError | None:
         """Why a plan of before cannot be published any more: the rules or the file have changed since."""
-        if faults := self._queue.rules.faults(plan.topics.values()):
-            message, hint = faults[0]
-            return TurnoutError("bad_control", message, hint)
+        if fault := next(filter(None, map(self._queue.rules.fault, plan.topics.values())), None):
+            return TurnoutError("bad_control", *fault)
         try:
             self._configuration.of(plan)
         except ConfigError as error:

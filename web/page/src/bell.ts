@@ -46,7 +46,7 @@ export class Bell {
   }
 
   private fill(): void {
-    const none = element("li", "quiet", "Nothing has happened yet.");
+    const none = element("li", "quiet", "No events yet.");
     this.list.replaceChildren(...(this.events.length ? this.events.map((event) => this.entry(event)) : [none]));
   }
 

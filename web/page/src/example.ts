@@ -50,7 +50,7 @@ export class ExampleDialog {
     const none = new Option("choose a topic", "", true, true);
     none.disabled = true;
     const sources = element("optgroup", "", ...topics.filter((name) => read.has(name)).map(option));
-    sources.label = "sources already";
+    sources.label = "already sources";
     this.topic.replaceChildren(none, ...topics.filter((name) => !read.has(name)).map(option), sources);
     this.showNothing("");
   }
@@ -73,7 +73,7 @@ export class ExampleDialog {
   }
 
   private showFound(found: TopicExample): void {
-    const looked = found.looked < found.records ? `, of which the newest ${count(found.looked, "record")} say:` : ":";
+    const looked = found.looked < found.records ? `; the columns of the newest ${count(found.looked, "record")}:` : ":";
     setText(byId("example-said"), `${found.topic} has ${count(found.records, "record")} in ${count(found.partitions, "partition")}${looked}`);
     byId("example-columns").replaceChildren(...found.columns.map((column) => this.row(column, found)));
     setText(byId("example-yaml"), found.yaml);

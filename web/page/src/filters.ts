@@ -127,7 +127,7 @@ export function showChips(chips: Chips): void {
   }
   if (chips.sorted && chips.sort.length) {
     const order = chips.sort.map(({ column, descending }) => `${column} ${descending ? "▼" : "▲"}`).join(", ");
-    made.push(chip(order, "order", chips.onSort));
+    made.push(chip(order, "sort", chips.onSort));
   }
   if (chips.hidden.length) made.push(chip(`${chips.hidden.length} hidden`, "hidden columns", chips.onHidden));
   if (made.length > 1) made.push(button("button plain small", "Clear all", chips.onAll));

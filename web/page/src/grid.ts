@@ -420,7 +420,7 @@ class HeaderCell implements IHeaderComp {
     }
     this.gui.classList.toggle("number", isNumeric(info.type));
     this.gui.append(this.sort, this.filter);
-    eGridHeader.setAttribute("aria-description", `Enter sorts, Shift+Enter adds to the order${events.onFilter ? ", F filters" : ""}`);
+    eGridHeader.setAttribute("aria-description", `Enter sorts, Shift+Enter adds to the sort${events.onFilter ? ", F filters" : ""}`);
     eGridHeader.addEventListener("keydown", this.onKey);
     headers.add(this);
     this.update();

@@ -191,7 +191,7 @@ export class Pane {
     this.setHidden([]);
     this.change({ where: "", filters: [], sort: [], sorted: false });
     this.showBoxes();
-    say("Filters and order are cleared");
+    say("Filters and sort are cleared");
   }
 
   showProblemOf(error: unknown): void {
@@ -412,7 +412,7 @@ export class Pane {
     const filtered = this.view.where || this.view.filters.length;
     const why = this.trouble ? `No rows yet: ${this.trouble}.` : emptyText(this.view.table);
     const here = filtered ? "No row matches the filters." : why;
-    setText(empty.firstElementChild!, rows ? here : `The rows of ${this.view.table} show here when the server answers again.`);
+    setText(empty.firstElementChild!, rows ? here : `The rows of ${this.view.table} appear here when the server answers again.`);
   }
 
   // Said only when it takes a while: most answers are there at once.
@@ -454,6 +454,6 @@ function rowsOf(query: number, found: readonly Record<string, unknown>[], info: 
 function emptyText(table: string): string {
   if (table === "bad_records") return "No bad records: every record could be read.";
   if (table === "control_raw") return "No control messages yet.";
-  if (table === "swaps") return "Nothing was swapped yet.";
-  return "No rows yet. They show here as records arrive.";
+  if (table === "swaps") return "No swaps yet.";
+  return "No rows yet. They appear here as records arrive.";
 }

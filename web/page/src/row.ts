@@ -123,7 +123,7 @@ export class RowPanel {
     const json = typeof value === "string" ? prettyJson(value) : null;
     const name = element("dt", "", column.name, element("small", "quiet", column.type));
     if (json !== null) {
-      const toggle = button("button plain small", this.pretty ? "as it is" : "spread out", () => {
+      const toggle = button("button plain small", this.pretty ? "unformatted" : "formatted", () => {
         this.pretty = !this.pretty;
         this.draw(rows, place, this.open?.isAlone);
       });

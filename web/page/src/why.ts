@@ -66,7 +66,7 @@ function partsOf(why: Why): HTMLElement[] {
     parts.push(element("h4", "", "Made of"), ...row.records.map(recordPart));
     if (row.others.length) {
       const more = row.complete ? "" : " or more";
-      parts.push(element("h4", "", `Not chosen: ${number(row.others.length)}${more}`), ...row.others.map(recordPart));
+      parts.push(element("h4", "", `Not used: ${number(row.others.length)}${more}`), ...row.others.map(recordPart));
     }
   }
   return [...parts, ...why.notes.map((note) => element("p", "note", note))];
@@ -74,7 +74,7 @@ function partsOf(why: Why): HTMLElement[] {
 
 function madeBy({ generation, message }: Why): HTMLElement[] {
   if (message === null) return [];
-  const maker = message.requester === "configuration" ? "the configuration file" : `a message of ${message.requester}`;
+  const maker = message.requester === "configuration" ? "the configuration file" : `a message from ${message.requester}`;
   const made = element("p", "quiet", `Generation ${generation} was made by ${maker}`);
   if (message.raw) made.append(element("pre", "", message.raw));
   return [made];
@@ -87,7 +87,7 @@ function recordPart(record: WhyRecord): HTMLElement {
   const top = element("div", "place", element("strong", "", record.topic), element("span", "", place), time);
   if (record.reason !== null) top.append(element("span", "reason", record.reason));
   const part = element("div", record.reason === null ? "record" : "record other", top);
-  if (record.gone) part.append(element("p", "quiet", "This record is gone from Kafka"));
+  if (record.gone) part.append(element("p", "quiet", "Kafka no longer has this record"));
   if (record.gone !== false) return part;
   const fields = element("dl", "values");
   if (record.key !== null) fields.append(...field("key", record.key));

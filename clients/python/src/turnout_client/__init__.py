@@ -56,6 +56,7 @@ __all__ = [
     "connect",
 ]
 
+__version__ = "0.2.0"
 DEFAULT_URL = "http://127.0.0.1:10000"
 
 _MODULES = ("client", "events", "changes", "newest", "subscription")

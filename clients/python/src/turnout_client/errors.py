@@ -231,6 +231,12 @@ class TurnoutError(Exception):
         return {"error": shape}
 
 
+def needs_extra(extra: str, package: str = "turnout") -> TurnoutError:
+    """The error of a feature whose optional packages are not installed."""
+    message = f"the packages for {extra} are not installed where this runs"
+    return TurnoutError("missing_package", message, f"pip install '{package}[{extra}]' there", status=501)
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an error's text, for logs and messages."""
     text = str(error).strip()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from turnout.errors import TurnoutError
 from turnout_client import DEFAULT_URL as DEFAULT_URL
+from turnout_client.control_fields import JOINS
+from turnout_client.errors import TurnoutError
 
 if TYPE_CHECKING:
     from turnout_client import Client
@@ -48,14 +49,8 @@ def complete_source_topic(context: typer.Context, incomplete: str) -> list[str]:
 def complete_join(context: typer.Context, incomplete: str) -> list[str]:
     """The joins that the server knows; of one view after `VIEW=`."""
     view, mark, join = incomplete.rpartition("=")
-    found = _ask(context, "/api/status").get("joins") or _known_joins()
+    found = _ask(context, "/api/status").get("joins") or JOINS
     return [f"{view}{mark}{name}" for name in _starting(found, join)]
-
-
-def _known_joins() -> list[str]:
-    from turnout.plan.joins import Join
-
-    return [join.value for join in Join]
 
 
 def _starting(names: Iterable[str], incomplete: str) -> list[str]:

@@ -11,9 +11,10 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 
-from turnout.cli import options, output
-from turnout.cli.app import Commands, Printed, app, asking, examples, show
-from turnout.errors import TurnoutError
+from turnout_client.cli import options, output
+from turnout_client.cli.app import Commands, Printed, app, asking, examples, show
+from turnout_client.cli.program import PROGRAM
+from turnout_client.errors import TurnoutError
 
 if TYPE_CHECKING:
     from turnout_client import Client
@@ -70,7 +71,7 @@ def history(
 ) -> Printed:
     """Show the swaps so far, newest last: what changed, who asked, how long it took, the outcome."""
     swaps = client.swaps()[-limit:]
-    pictures: list[RenderableType] = [] if swaps else ["No swaps yet. Try: turnout swap --help"]
+    pictures: list[RenderableType] = [] if swaps else [f"No swaps yet. Try: {PROGRAM.name} swap --help"]
     for swap in swaps:
         outcome = str(swap.get("outcome"))
         generation = swap.get("generation")

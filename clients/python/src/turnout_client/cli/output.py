@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnout.errors import ConfigError, TurnoutError
 from turnout_client.column_types import ColumnType
+from turnout_client.errors import TurnoutError
 
 _PIPED_WIDTH = 200
 OUTCOME_STYLES = {
@@ -26,9 +26,7 @@ def print_error(error: TurnoutError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(error.as_json()), file=sys.stderr)
         return
-    # A configuration has a line for each fault.
-    faults = error.faults if isinstance(error, ConfigError) else error.message.splitlines() or [""]
-    for fault in faults:
+    for fault in error.message.splitlines() or [""]:  # a configuration has a line for each
         print(f"error: {printable(fault)}", file=sys.stderr)
     if error.hint:
         print(f"hint: {printable(error.hint)}", file=sys.stderr)

@@ -17,8 +17,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from turnout.cli import output
-from turnout.errors import TurnoutError
+from turnout_client.cli import output
+from turnout_client.cli.program import PROGRAM
+from turnout_client.errors import TurnoutError
 
 if TYPE_CHECKING:
     from turnout_client import Client
@@ -59,7 +60,7 @@ def follow(client: Client, what: str, send: Callable[[], Json], *, as_json: bool
             return request.result()
         except KeyboardInterrupt:
             if asked or not _wants_cancel(what):
-                print(f"the {what} continues; turnout status shows it", file=sys.stderr)
+                print(f"the {what} continues; {PROGRAM.name} status shows it", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
             asked = True
             client.cancel(wait=False)

@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from turnout.cli import options, output
-from turnout.cli.app import Printed, asking
+from turnout_client.cli import options, output
+from turnout_client.cli.app import Printed, asking
 
 if TYPE_CHECKING:
     from turnout_client import Client, Difference, Summary, SummaryOptions

@@ -1,13 +1,15 @@
 """The application: its commands, `--version`, what every command that asks a server has, and where errors end.
 
-`make reference` writes the help of all commands to docs/reference/cli.md. Errors go to standard
-error as `error: ...` and `hint: ...`, with exit code 1; wrong usage is 2.
+`make reference` writes the help of all commands to docs/reference/cli.md. Texts name the commands of `turnout`; another
+program shows its own name. Errors go to standard error as `error: ...` and `hint: ...`, with exit code 1; wrong usage
+is 2.
 """
 
 from __future__ import annotations
 
 import errno
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NamedTuple
 
@@ -15,17 +17,18 @@ import typer
 from rich.console import RenderableType
 from typer.core import TyperGroup
 
-from turnout import __version__
-from turnout.cli import options, output
-from turnout.errors import TurnoutError
+from turnout_client import __version__
+from turnout_client.cli import options, output
+from turnout_client.cli.program import PROGRAM
+from turnout_client.errors import TurnoutError
 
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
-# As `turnout --help` lists them: a module has commands of one kind, which are not all needed at one time.
+# As help lists them: a module has commands of one kind, which are not all needed at one time.
 _ORDER = (
-    *("demo", "run", "init", "check", "prepare", "broker", "tables", "status", "history", "rows", "why", "watch"),
-    *("summary", "difference", "sql", "swap", "rollback", "cancel", "publish", "discard", "apply", "types", "mcp"),
-    *("alerts", "topic"),
+    *("tables", "status", "history", "rows", "why", "watch", "summary", "difference", "sql", "swap", "rollback"),
+    *("cancel", "publish", "discard", "apply", "types", "mcp", "alerts"),
 )
+_COMMANDS = re.compile(rf"\bturnout (?=({'|'.join(_ORDER)})\b)")
 
 
 class Commands(TyperGroup):
@@ -33,10 +36,15 @@ class Commands(TyperGroup):
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.commands = {name: self.commands[name] for name in (*_ORDER, *self.commands) if name in self.commands}
+        names = (*PROGRAM.first, *_ORDER, *self.commands)
+        self.commands = {name: self.commands[name] for name in names if name in self.commands}
         for command in self.commands.values():  # the lines of a paragraph end where the terminal does
             paragraphs = (command.help or "").split("\n\n")
-            command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+            command.help = _named("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
+            command.epilog = _named(command.epilog or "")
+            for option in command.params:
+                if text := getattr(option, "help", None):
+                    setattr(option, "help", _named(text))  # noqa: B010
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -59,9 +67,14 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,  # they may hold secrets
-    help="Live Kafka views on Spark, under names that never change. Start with: turnout demo",
-    epilog="Example:  turnout demo",
+    help="Ask and move the live tables of a running Turnout. Start with: turnout-client tables",
+    epilog="Example:  turnout-client tables --url http://turnout.example:10000",
 )
+
+
+def _named(text: str) -> str:
+    """The text, with the commands as those of this program."""
+    return _COMMANDS.sub(f"{PROGRAM.name} ", text)
 
 
 def examples(*commands: str) -> str:
@@ -123,7 +136,7 @@ def _shared(url: options.Url = options.DEFAULT_URL, token: options.Token = "", j
 
 def _version(value: bool) -> None:
     if value:
-        print(f"turnout {__version__}")
+        print(f"{PROGRAM.name} {__version__}")
         raise typer.Exit
 
 

@@ -12,8 +12,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from turnout.cli import options, output
-from turnout.cli.app import asking
+from turnout_client.cli import options, output
+from turnout_client.cli.app import asking
 
 if TYPE_CHECKING:
     from turnout_client import Client, State, Window, WindowOptions, WindowSubscription

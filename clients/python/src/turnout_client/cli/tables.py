@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.table import Table
 
-from turnout.cli import options, output
-from turnout.cli.app import Printed, app, asking, examples
+from turnout_client.cli import options, output
+from turnout_client.cli.app import Printed, app, asking, examples
+from turnout_client.cli.program import PROGRAM
 from turnout_client.column_types import ColumnType
+from turnout_client.frames import need
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +58,7 @@ def types(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> 
 def interfaces(tables: Iterable[Mapping[str, Any]]) -> str:
     """The module that declares a row type for each table."""
     names: dict[str, str] = {}
-    lines = ["// Written by `turnout types`: run it again when columns change.", ""]
+    lines = [f"// Written by `{PROGRAM.name} types`: run it again when columns change.", ""]
     for table in tables:
         names[table["name"]] = _name(table["name"], names.values())
         lines += [f"export interface {names[table['name']]} {{", *map(_property, table["columns"]), "}", ""]
@@ -150,8 +152,7 @@ class _Chunks(io.RawIOBase):
 
 
 def _batches(chunks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
+    pa = need("pyarrow", "--format csv")
     with pa.ipc.open_stream(pa.PythonFile(io.BufferedReader(_Chunks(chunks)))) as reader:
         yield pa.RecordBatch.from_pylist([], schema=reader.schema)  # the columns, also where there is no row
         for batch in reader:

@@ -25,10 +25,10 @@ from child_processes import ending_with_us
 from http_server import application, serving, small_store
 from scripted_server import COLUMNS, Scripted, listening, refused
 from turnout.cli import app
-from turnout.cli.watch import Shown, picture
 from turnout.errors import TurnoutError
 from turnout.testing import patience, wait_until
 from turnout_client import State, Window
+from turnout_client.cli.watch import Shown, picture
 
 ENVIRONMENT = {"TURNOUT_URL": None, "TURNOUT_TOKEN": None}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,12 +13,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from turnout.cli import options, output
-from turnout.cli.app import Printed, app, asking, examples, show
-from turnout.cli.progress import follow
-from turnout.errors import ConfigError, TurnoutError
-from turnout.plan.control import join_field, topic_field
-from turnout.plan.joins import KNOWN_JOINS
+from turnout_client.cli import options, output
+from turnout_client.cli.app import Printed, app, asking, examples, show
+from turnout_client.cli.program import PROGRAM
+from turnout_client.cli.progress import follow
+from turnout_client.control_fields import JOINS, join_field, topic_field
+from turnout_client.errors import TurnoutError
 
 if TYPE_CHECKING:
     from turnout_client import Client
@@ -75,7 +74,7 @@ def swap(
         list[str] | None,
         typer.Option(
             metavar="[VIEW=]JOIN",
-            help=f"{KNOWN_JOINS}; for one view: final_ui=inner. Repeatable.",
+            help=f"{', '.join(JOINS)}; for one view: final_ui=inner. Repeatable.",
             show_default=False,
             autocompletion=options.complete_join,
         ),
@@ -105,7 +104,7 @@ def swap(
 ) -> Printed:
     """Move the tables to other topics, or to another join, without a break; wait for the outcome.
 
-    What you leave out stays as it is. Ctrl-C asks whether to cancel the swap; otherwise it goes on. Exit code 1 when
+    What you leave out stays as it is. Ctrl-C asks whether to cancel the swap; otherwise it continues. Exit code 1 when
     the outcome is `rejected`, `failed`, `superseded` or `cancelled`. What each field means: docs/reference/control.md.
     """
     topics = {"users": users, "accounts": accounts} | dict(map(_source_topic, topic or ()))
@@ -202,8 +201,8 @@ def apply(
     Sources, columns, views, sinks, alerts and limits; see docs/how-to/apply.md. The server reads the file: relative
     paths start at the file that it was started with, and references such as `${NAME}` must be those of the
     current file. A file with a change that needs a restart is refused as a whole, before anything is done. Exit code 1
-    when the outcome is `rejected`, `failed` or `cancelled`. For a server on this machine without `access:`, the command
-    reads the token of the server from the `data_dir` of the file.
+    when the outcome is `rejected`, `failed` or `cancelled`. For a server on this machine without `access:`, `turnout`
+    reads the token of the server from the `data_dir` of the file; give it to `turnout-client` by TURNOUT_TOKEN.
     """
     text = _file_text(Path(config))
     with options.connected(url, token or _local_token(Path(config), url)) as client:
@@ -224,15 +223,14 @@ def _file_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError([f"{path}: cannot be read ({reason}); give the file with -c"]) from None
+        message = f"{path}: cannot be read ({reason}); give the file with -c"
+        raise TurnoutError("bad_config", message, status=400) from None
 
 
 def _local_token(path: Path, url: str) -> str:
     """The token of a server without `access:`; it is for this machine alone."""
-    from turnout.config.sent import find_local_token
-
     here = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
-    return (find_local_token(path, os.environ) if here else None) or ""
+    return (PROGRAM.find_token(path) if here else None) or ""
 
 
 def _source_topic(text: str) -> tuple[str, str]:
@@ -273,7 +271,7 @@ def _outcome(answer: dict[str, Any], sent: str) -> dict[str, Any]:
         raise TurnoutError(
             code="outcome_pending",
             message=f"the server accepted the {sent}, but its outcome did not arrive in time",
-            hint="see turnout status, and the last row of turnout history",
+            hint=f"see {PROGRAM.name} status, and the last row of {PROGRAM.name} history",
         )
     return answer
 

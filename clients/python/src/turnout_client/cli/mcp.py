@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turnout import __version__
-from turnout.cli import options
-from turnout.cli.app import app, examples
-from turnout.errors import TurnoutError, needs_extra
+from turnout_client import __version__
+from turnout_client.cli import options
+from turnout_client.cli.app import app, examples
+from turnout_client.cli.program import PROGRAM
+from turnout_client.errors import TurnoutError, needs_extra
 
 if TYPE_CHECKING:
     from turnout_client.http import Http
@@ -29,7 +30,7 @@ def mcp(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> No
     try:
         import mcp  # noqa: F401
     except ModuleNotFoundError as error:
-        raise needs_extra("mcp") from error
+        raise needs_extra("mcp", PROGRAM.name) from error
     http = Http(url, token or None, "mcp")
     # What is wrong with the address or the token is told before an agent waits for an answer.
     name = {"name": "turnout", "version": __version__}
@@ -39,8 +40,8 @@ def mcp(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> No
 
 async def _pass_on(http: Http, instructions: str) -> None:
     """Answer standard input by the server, until it ends."""
-    import mcp_types as protocol
     from anyio.to_thread import run_sync
+    from mcp import types as protocol
     from mcp.server import Server
     from mcp.server.stdio import stdio_server
 
