@@ -26,8 +26,6 @@ from turnout.store.feed import Feed
 from turnout.store.outgoing import SinkPositions
 
 FILE_NAME = "store.duckdb"
-_FORMAT = {"storage_compatibility_version": "v1.0.0"}
-"""The format of new stores is that of DuckDB 1, which takes no longer and which an older Turnout opens too."""
 
 _BOOKKEEPING = """
 CREATE SCHEMA IF NOT EXISTS turnout;
@@ -82,7 +80,6 @@ CREATE OR REPLACE VIEW main.alerts AS FROM turnout.alerts;
 
 PUBLISHED = "SELECT generation FROM turnout.published"
 _FETCHED_BY_ID = 1_000
-_CLOSING_SECONDS = 0.01
 
 
 class Interruptible(Protocol):
@@ -136,7 +133,9 @@ class Database:
     def _connect(self) -> duckdb.DuckDBPyConnection:
         new = not self.path.exists()
         try:
-            connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit, **_FORMAT})
+            # The format of DuckDB 1 takes no longer, and an older Turnout opens it too.
+            kept = {"storage_compatibility_version": "v1.0.0"}
+            connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit, **kept})
         except duckdb.IOException as error:
             if new and "No space" in str(error):
                 self.path.unlink(missing_ok=True)  # the beginning of a file is no store, also when there is room again
@@ -222,7 +221,7 @@ class Database:
             try:
                 return self._connection.close()
             except duckdb.ResourceInUseException:
-                time.sleep(_CLOSING_SECONDS)
+                time.sleep(0.01)
 
 
 def scalar(
