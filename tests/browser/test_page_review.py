@@ -206,6 +206,7 @@ def test_rows_are_filtered_and_sorted_and_kept_in_the_address(browser: Browser, 
         page.get_by_role("button", name="userId").click()
         page.get_by_role("button", name="userId").click()
         expect(page.locator("#review-table th[aria-sort=descending]")).to_contain_text("userId")
+        expect(page.locator("#review-where")).to_have_attribute("placeholder", "age >= 30, name contains an")
         wait_until(lambda: lines(page)[0][:2] == ["added", "u0044"], what="the order")
         page.get_by_label("Where, of either row").fill("age = 99")
         page.keyboard.press("Enter")

@@ -364,6 +364,16 @@ def test_path_without_a_live_socket_is_named_as_such(server: Scripted, client: C
         client.table("users_ui").window().wait(WAIT_SECONDS)
 
 
+def test_redirect_is_not_followed(server: Scripted, client: Client) -> None:
+    """The other server would get the token."""
+    other = Scripted()
+    with listening(other) as url:
+        server.refusal, server.location = (302, b""), url.replace("http", "ws")
+        with pytest.raises(TurnoutError, match="/api/live answers 302"):
+            client.table("users_ui").window().wait(WAIT_SECONDS)
+        assert not other.headers
+
+
 def test_message_that_is_not_valid_ends_the_subscription(server: Scripted, client: Client) -> None:
     changes = client.table("users_ui").changes()
     server.say({"type": "snapshot", "id": server.asked().id}, checked=False)

@@ -241,6 +241,42 @@ def test_avro_lengths_beyond_the_record_are_bad() -> None:
         assert read(source, length + b"abc") == [(None, [(None, "not valid Avro")])]
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_avro_decimal_of_a_million_digits_is_a_bad_record(fixed: bool) -> None:
+    """A few hundred of them in one compressed batch would take hours to read."""
+    size = 1_000_000
+    number = {"logicalType": "decimal", "precision": 30, "scale": 2}
+    schema = record(("d", number | ({"type": "fixed", "size": size, "name": "F"} if fixed else {"type": "bytes"})))
+    plain = record(("d", {"type": "fixed", "size": size, "name": "F"} if fixed else "bytes"))
+    short, long = (encoded(plain, {"d": start + bytes(size - 2) + b"\x7b"}) for start in (b"\0", b"\x7f"))
+    assert read(avro(schema, {"d": "decimal(30,2)"}), short, long) == [
+        ({"d": Decimal("1.23")}, []),
+        (None, [(None, "not valid Avro")]),
+    ]
+
+
+def test_avro_decimal_has_all_its_digits() -> None:
+    schema = record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}))
+    numbers = (b"\xff", b"", (10**20 + 1).to_bytes(9, "big"))
+    values = [encoded(record(("d", "bytes")), {"d": number}) for number in numbers]
+    rows = [row for row, _ in read(avro(schema, {"d": "string"}), *values)]
+    assert rows == [{"d": "-0.01"}, {"d": "0.00"}, {"d": "1000000000000000000.01"}]
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(10_000_000, 9_999_999), (10, 11), (0, 0), (5, -1), ("5", 1)])
+def test_avro_decimal_that_could_be_of_any_length_is_of_no_use(precision: Any, scale: int) -> None:
+    """One byte would be a text of megabytes."""
+    schema = record(("d", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}))
+    with pytest.raises(ValueError, match="it has a decimal whose precision is not from 1 to 1,000, or below its scale"):
+        open_decoder([avro(schema, {"d": "string"})])
+
+
+def test_avro_schema_of_thousands_of_types_is_of_no_use() -> None:
+    types = [(f"f{number}", {"type": "fixed", "name": f"T{number}", "size": 1}) for number in range(1_001)]
+    with pytest.raises(ValueError, match="it has more than 1,000 named types"):
+        open_decoder([avro(record(*types), {"f0": "string"})])
+
+
 @pytest.mark.parametrize("text", [b"\xff", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"])
 def test_texts_that_are_not_utf8_make_a_bad_record(text: bytes) -> None:
     inside = bytes([len(text) * 2]) + text

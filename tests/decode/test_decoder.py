@@ -262,3 +262,15 @@ def test_values_above_the_bound_are_faults_of_all_sources_of_their_topic_and_are
     for fault in told:
         assert fault["reason"].startswith("record too large: 5,009 bytes, more than kafka.max_record_megabytes")
         assert (fault["key"], fault["value"], fault["text"]) == (b"k", large[:1_000], large[:1_000].decode())
+
+
+def test_large_record_with_many_wrong_fields_is_not_kept_once_for_each() -> None:
+    """Twenty records of a megabyte with fifty such fields were a gigabyte of faults."""
+    columns = {"id": "string"} | {f"n{number}": "int64" for number in range(50)}
+    fields = ",".join(f'"n{number}":"x"' for number in range(50))
+    value = f'{{{fields},"id":"{"a" * 1_000_000}"}}'
+    decoded = open_decoder([shape(columns)])(raw([value.encode()]))
+    assert decoded.faults is not None and decoded.faults.num_rows == 50
+    first, *others = decoded.faults["text"].to_pylist()
+    assert first == value
+    assert others == [value[:10_000] + "... (cut; the row before has all of it)"] * 49

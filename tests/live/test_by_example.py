@@ -84,7 +84,7 @@ def test_file_of_random_records_is_checked_and_shows_joined_rows(
     assert {source["key"] for source in answer["sources"].values()} == {"userId"}
     assert [source["rows"] for source in answer["sources"].values()] == ["all", "latest"]
     assert "reading its newest 500 records" in made.stderr
-    assert "61 records, newest 61 looked at, 1 tombstone" in file.read_text()
+    assert "61 records, newest 61 read, 1 tombstone" in file.read_text()
     config = load(file, {})
     assert {kind.name for source in config.sources.values() for kind in source.columns.values()} == {
         *("string", "boolean", "int64", "decimal(38,0)", "double", "date", "timestamp")

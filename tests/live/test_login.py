@@ -363,6 +363,7 @@ def test_code_of_another_sign_in_does_not_work(site: LoginSite, browser: httpx.C
     [
         ({"state": ""}, "not known here"),
         ({"state": "made-up"}, "not known here"),
+        ({"state": "\u00e9"}, "not known here"),
         ({"iss": "https://evil.example"}, "another issuer answered: 'https://evil.example'"),
         ({"code": "made-up"}, "invalid_grant"),
     ],

@@ -22,7 +22,8 @@ from code_blocks import NOT_RUN, ROOT, SECRET, Block, blocks, commands, configur
 from turnout.cli import app
 from turnout.plan.control_parsing import parse_message
 from turnout.serve import schemas
-from turnout.serve.kafka_api import Example, Why
+from turnout.serve.kafka_api import Example
+from turnout.store.query.row_records import Explanation
 from turnout_client import messages
 
 RUN = {"yaml", "json", "python", "console", "sh", "ts", "tsx", "html"}
@@ -66,7 +67,7 @@ SHAPES: Mapping[str, Callable[[str], object]] = {
     "outcome": model(schemas.Decided),
     "outcome of a file": model(schemas.Applied),
     "example of a topic": model(Example),
-    "reasons of rows": model(Why),
+    "reasons of rows": model(Explanation),
     "control message": control_message,
     "line of the log": line_of_the_log,
     "body of a webhook": body_of_a_webhook,

@@ -11,7 +11,7 @@ from scripted_registry import scripted
 from turnout.config import RegistrySettings
 from turnout.errors import TurnoutError
 from turnout.local.broker import free_port
-from turnout.schemas.registry import RegisteredSchema, SchemaRegistry
+from turnout.schemas.registry import MOST_REFERENCES, RegisteredSchema, SchemaRegistry
 
 
 def client(url: str, **auth: Any) -> SchemaRegistry:
@@ -108,3 +108,43 @@ def test_token_endpoint_that_refuses_is_named(answer: tuple[int, Any], said: str
             client(script.url, oauth=oauth).schema(1)
     assert said in str(caught.value) and f"{script.url}/token" in str(caught.value)
     assert "s-e-c-r-e-t" not in str(caught.value)
+
+
+def referring(*subjects: str) -> tuple[int, dict[str, Any]]:
+    """The answer with a schema that refers to others, each under two names."""
+    names = [(f"{subject}{of}", subject) for subject in subjects for of in "ab"]
+    return 200, {"schema": "{}", "references": [{"name": n, "subject": s, "version": 1} for n, s in names]}
+
+
+def test_schema_that_others_refer_to_is_asked_for_once() -> None:
+    """Thirty that refer twice to the next would be a thousand million requests."""
+    answers = {f"/subjects/s{number}/versions/1?deleted=true": referring(f"s{number + 1}") for number in range(30)}
+    answers |= {"/subjects/s30/versions/1?deleted=true": referring(), "/schemas/ids/7": referring("s0")}
+    with scripted(answers) as script:
+        schema = client(script.url).schema(7)
+        assert len(script.heard) == len(answers)
+    assert schema is not None and schema.missing is None
+    names = [name for name, _ in schema.all()]
+    assert names == [f"s{number}{of}" for number in range(30, -1, -1) for of in "ab"]
+
+
+def test_schema_that_refers_to_itself_lacks_itself() -> None:
+    answers = {"/schemas/ids/7": referring("s"), "/subjects/s/versions/1?deleted=true": referring("s")}
+    with scripted(answers) as script:
+        schema = client(script.url).schema(7)
+    assert schema is not None and schema.missing == "sa"
+
+
+def test_schemas_that_are_referred_to_are_not_asked_for_without_end() -> None:
+    answers = {f"/subjects/s{number}/versions/1?deleted=true": referring(f"s{number + 1}") for number in range(300)}
+    with scripted(answers | {"/schemas/ids/7": referring("s0")}) as script:
+        schema = client(script.url).schema(7)
+        assert len(script.heard) == MOST_REFERENCES + 2
+    assert schema is not None and len(list(schema.all())) > MOST_REFERENCES
+
+
+@pytest.mark.parametrize("answer", ["[" * 100_000, {"schema": "x" * 9_000_000}])
+def test_answer_that_is_too_deep_or_too_large_is_an_error(answer: Any) -> None:
+    with scripted({"/schemas/ids/7": (200, answer)}) as script, pytest.raises(TurnoutError) as caught:
+        client(script.url).schema(7)
+    assert caught.value.code == "registry_unreachable"

@@ -22,7 +22,7 @@ from turnout.decode.shape import SourceShape
 from turnout.errors import ConfigError, TurnoutError
 from turnout.preflight.findings import check_records
 from turnout.schemas.record_decoder import RecordDecoder, shape_of
-from turnout.schemas.registry import RegisteredSchema
+from turnout.schemas.registry import MOST_REFERENCES, RegisteredSchema
 from turnout.schemas.source_schemas import RegistrySchemas, schemas_of
 
 NOON = 1_767_355_200_000_000
@@ -151,6 +151,22 @@ def test_schema_that_refers_to_others_is_read_with_them() -> None:
     rows = decoder.read([encoded(outer, {"id": "a", "inner": {"x": 1}}, 1, named), b"\0\0\0\0\2"])
     assert rows.columns["inner"] == ['{"x":1}', None]
     assert rows.faults[1] == [(None, "schema 2 cannot be used: it refers to gone, which is not in the registry")]
+
+
+def test_schema_that_refers_to_hundreds_is_of_no_use() -> None:
+    others = [(f"n{number}", avro(record(name=f"N{number}"))) for number in range(MOST_REFERENCES + 1)]
+    decoder, _ = by_registry({1: avro(record(("id", "string")), *others)}, id="string")
+    reason = "schema 1 cannot be used: it refers to more than 200 others"
+    assert decoder.read([b"\0\0\0\0\1"]).faults == [[(None, reason)]]
+
+
+@pytest.mark.parametrize("name", ["", ".", "schema-1.proto/x", "x" * 300])
+def test_name_of_a_reference_that_no_file_can_have_makes_bad_records(name: str) -> None:
+    """It would fail anew with each batch, for all sources."""
+    schema = RegisteredSchema("PROTOBUF", PROTO, ((name, RegisteredSchema("PROTOBUF", KINDS)),))
+    decoder, _ = by_registry({1: schema}, Format.PROTOBUF, id="string")
+    reason = f"schema 1 cannot be used: {name[:80]!r} is not a file name"
+    assert decoder.read([b"\0\0\0\0\1"]).faults == [[(None, reason)]]
 
 
 def test_record_that_is_nested_without_end_is_a_bad_one() -> None:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import md5
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from turnout.plan.joins import Join
 from turnout.plan.position import NOTHING
 from turnout.serve.formats import json_rows
 from turnout.sink.records import Lag, kept_changes, lag, make_records, published_table
+from turnout.sink.topic_channel import FINGERPRINT, _record, _table
 from turnout.sink.topic_state import TopicIdentity, TopicState
 from turnout.store.database import Database
 from turnout.store.outgoing import BOOK, SinkPosition, relation
@@ -230,6 +232,29 @@ def test_state_of_a_topic_that_was_made_anew_is_forgotten(filling: Filling) -> N
     assert state.open(TopicIdentity("out", "2")) == (NOTHING, {})
     with filling.database.read() as cursor:
         assert cursor.execute(f"SELECT count(*) FROM {state.relation}").fetchall() == [(0,)]
+
+
+class Written:
+    """A record of a topic, as the client hands it over."""
+
+    def __init__(self, key: str, value: bytes, fingerprint: bytes | None) -> None:
+        self._content = {"key": key.encode(), "value": value, "headers": [(FINGERPRINT, fingerprint)]}
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda: self._content[name]
+
+
+@pytest.mark.parametrize("odd", [b"abc", b"", None, b"-1", b"1e3", b"\xff", b"9" * 39, b"9" * 5000, "\u0663".encode()])
+def test_fingerprint_that_is_none_is_taken_for_that_of_the_value(filling: Filling, odd: bytes | None) -> None:
+    """Somebody else can write any into the topic: the sink failed with each start."""
+    state = TopicState(filling.database, "out", "users_ui")
+    state.open(TOPIC)
+    known = 2**128 - 1
+    records = [_record(Written("a", b"{}", odd)), _record(Written("b", b"{}", str(known).encode()))]  # type: ignore[arg-type]
+    state.fold(_table([one for some in records for one in some]), {0: 2})
+    with filling.database.read() as cursor:
+        rows = cursor.execute(f"SELECT record, fingerprint FROM {state.relation} ORDER BY record").fetchall()
+    assert rows == [("a", int.from_bytes(md5(b"{}").digest(), "little")), ("b", known)]
 
 
 def test_position_means_nothing_once_something_else_is_written(filling: Filling) -> None:

@@ -21,7 +21,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.tables import Layout
 from turnout.store.database import Database
-from turnout.store.query.row_records import MOST_ROWS, Explanation, RowRecords, WhyQuestion, explain
+from turnout.store.query.row_records import MOST_ROWS, Explanation, WhyQuestion, WhyRow, explain
 
 KEYS = ["a", "b", None]
 SOURCES = ("users", "accounts", "branches")
@@ -321,7 +321,7 @@ def compare_chain(
     told: Told,
     steps: Sequence[Met],
     every: Sequence[tuple[Kept | None, ...]],
-    answer: Sequence[RowRecords],
+    answer: Sequence[WhyRow],
     key: str | None,
 ) -> None:
     """Compare rows of a key, or one without a key, with the rows of a plain computation."""

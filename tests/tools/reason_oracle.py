@@ -22,7 +22,7 @@ from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import OFFSET_BITS
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.store.database import Database
-from turnout.store.query.row_records import FoundRecord, RowRecords
+from turnout.store.query.row_records import WhyRecord, WhyRow
 
 Place = tuple[str, int, int]
 Places = tuple[Place | None, ...]
@@ -134,11 +134,11 @@ class Fed(Filling):
         self.take(decoder.decode(pa.table(arrays, schema=RAW)))
 
 
-def told(records: Sequence[FoundRecord]) -> Iterator[Place]:
+def told(records: Sequence[WhyRecord]) -> Iterator[Place]:
     return (record.place for record in records)
 
 
-def rows_told(rows: Sequence[RowRecords], sources: Sequence[Source]) -> Counter[Places]:
+def rows_told(rows: Sequence[WhyRow], sources: Sequence[Source]) -> Counter[Places]:
     """The rows of an answer by the records of their sides."""
     found: Counter[Places] = Counter()
     for row in rows:

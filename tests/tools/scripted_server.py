@@ -36,6 +36,7 @@ class Scripted:
         self.store = "store-1"
         self.first: dict[str, Any] | None = None
         self.refusal: tuple[int, bytes] | None = None
+        self.location: str | None = None
         self._heard: queue.Queue[ClientMessage] = queue.Queue()
         self._socket: ServerConnection | None = None
         self._open = threading.Event()
@@ -105,6 +106,8 @@ class Scripted:
             return None
         status, body = self.refusal
         headers = Headers({"Content-Length": str(len(body)), "Content-Type": "application/json"})
+        if self.location is not None:
+            headers["Location"] = self.location
         return Response(status, HTTPStatus(status).phrase, headers, body)
 
     def talk(self, socket: ServerConnection) -> None:

@@ -25,7 +25,6 @@ BODY = "the file"
 """How a text that was sent is named in its faults."""
 
 _KEPT = 8
-_MOST_VALUES = 50_000
 
 
 def file_text(settings: Settings) -> str:
@@ -56,18 +55,6 @@ class Proposed:
 
     def needs(self, needs: Needs) -> list[SettingChange]:
         return [change for change in self.changes if change.needs is needs]
-
-
-def _is_small(document: Any) -> bool:
-    """Whether it is small also when it is written out: a list of anchors is a few bytes, and may be many values."""
-    waiting, values = [document], 0
-    while waiting:
-        node = waiting.pop()
-        values += 1
-        if values + len(waiting) > _MOST_VALUES:
-            return False
-        waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    return True
 
 
 def _with_sinks(sections: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,8 +139,6 @@ class Configuration:
         document = document_of(text, BODY)
         if not document:
             raise ConfigError([f"{BODY}: has no settings; send the whole turnout.yaml"])
-        if not _is_small(document):
-            raise ConfigError([f"{BODY}: has more than {_MOST_VALUES:,} values; write less, without anchors"])
         sent.check(document, origin)
         return document
 

@@ -17,7 +17,7 @@ PREFIX = "TURNOUT_"
 # Read by other parts of Turnout: where jars are cached and come from, and which server a command talks to.
 NOT_SETTINGS = frozenset({"TURNOUT_CACHE", "TURNOUT_MAVEN_MIRROR", "TURNOUT_TOKEN", "TURNOUT_URL"})
 KEEP = object()
-_MOST_MERGED = 50_000
+_MOST_ALIASED = 100_000
 _VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 
@@ -33,40 +33,32 @@ class _Loader(yaml.SafeLoader):
         super().__init__(stream)
         self.faults: list[str] = []
         self._open_anchors: list[str | None] = []
-        self._flat: set[int] = set()
-        self._merged = 0
+        self._nodes = self._aliased = 0
+        self._sizes: dict[int, int] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        # YAML allows a node that contains itself; a configuration has no use for one.
+        """Refuse a node that contains itself, and count what anchors stand for: of a few bytes, millions of values."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent) and event.anchor in self._open_anchors:
-            mark: Any = event.start_mark
+        mark: Any = event.start_mark
+        is_alias = isinstance(event, yaml.AliasEvent)
+        if is_alias and event.anchor in self._open_anchors:
             raise yaml.composer.ComposerError(None, None, f"*{event.anchor} contains itself", mark)
         self._open_anchors.append(getattr(event, "anchor", None))
+        before = self._nodes
         node = super().compose_node(parent, index)
         self._open_anchors.pop()
+        if is_alias:
+            self._nodes += self._sizes[id(node)]
+            self._aliased += self._sizes[id(node)]
+        else:
+            self._nodes += 1
+            self._sizes[id(node)] = self._nodes - before
+            if isinstance(node, yaml.MappingNode):
+                self._find_duplicates(node)  # before `<<` is merged: a merged key may be overridden
+        if self._aliased > _MOST_ALIASED:
+            problem = f"its anchors stand for more than {_MOST_ALIASED:,} values; write less, without anchors"
+            raise yaml.composer.ComposerError(None, None, problem, mark)
         return node
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        if id(node) in self._flat:
-            return
-        self._flat.add(id(node))
-        # Before `<<` is merged: a merged key may be overridden, a written one may not.
-        self._find_duplicates(node)
-        for key, value in node.value:
-            if key.tag.endswith(":merge"):
-                self._count_merged(value)
-        super().flatten_mapping(node)
-
-    def _count_merged(self, value: yaml.Node) -> None:
-        """Count pairs before they are merged: a list of anchors is a few bytes, and may be millions of pairs."""
-        for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-            if isinstance(one, yaml.MappingNode):
-                self.flatten_mapping(one)
-                self._merged += len(one.value)
-                if self._merged > _MOST_MERGED:
-                    problem = f"<< merges more than {_MOST_MERGED:,} values"
-                    raise yaml.constructor.ConstructorError(None, None, problem, one.start_mark)
 
     def _find_duplicates(self, node: yaml.MappingNode) -> None:
         lines: dict[str, int] = {}

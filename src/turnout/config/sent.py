@@ -37,6 +37,7 @@ def check(document: Mapping[str, Any], known: FileOrigin) -> None:
 
 
 def _faults(document: Mapping[str, Any], known: FileOrigin) -> Faults:
+    _, of_environment, _ = override(dict(document), Settings, known.environ)
     for path, node in nodes(document):
         if node == at(known.document, path):
             continue
@@ -48,8 +49,10 @@ def _faults(document: Mapping[str, Any], known: FileOrigin) -> Faults:
             yield path, f"{what}; put the file there, or {_ON_DISK}"
         elif path[0] == "alerts" and path[2:] == ("to", "webhook") and node != REDACTED:
             # A sender must not have secrets that only the server knows sent to an address of its own.
-            headers = nodes(at(document, (*path[:3], "headers")))
-            if any(_is_reference(path, value) or value == REDACTED for _, value in headers):
+            headers = (*path[:3], "headers")
+            written = (value for _, value in nodes(at(document, headers)))
+            added = (place[: len(headers)] == headers[: len(place)] for place in of_environment)
+            if any(added) or any(_is_reference(path, value) or value == REDACTED for value in written):
                 what = "a new address gets no secret of the current file"
                 yield path, f"{what}; write its headers without references, or {_ON_DISK}"
 

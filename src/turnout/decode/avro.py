@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Context, Decimal
 from typing import Any
 
 from turnout.decode.columns import Day, Moment
@@ -21,6 +22,12 @@ _OWN = "turnout-"
 """Before the names of logical types that we read ourselves: the library's end at the year 9999."""
 _DEEPEST = 100
 """Levels of a record whose type is part of itself."""
+_MOST_TYPES = 1_000
+"""Named types of a schema: what is told of all of them takes a time that grows with their square."""
+_MOST_DIGITS = 1_000
+"""Digits of a decimal. The time to read one grows with their square: a megabyte of them takes a minute."""
+_MOST_BITS = math.ceil(_MOST_DIGITS * math.log2(10))
+_EXACT = Context(prec=_MOST_DIGITS + 1)
 
 
 def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], Mapping[str, Any] | str]:
@@ -31,9 +38,11 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
     named: dict[str, Any] = {}
     try:
         for text in definition:
-            schema = fastavro.parse_schema(_with_own_times(json.loads(text)), named)
+            schema = fastavro.parse_schema(_with_own_types(json.loads(text)), named)
     except Exception as error:  # fastavro and json have no base in common, and a schema can be anything
         raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from error
+    if len(named) > _MOST_TYPES:
+        raise ValueError(f"it has more than {_MOST_TYPES:,} named types")
     smallest = sizes(named)
     arrays = [kind for kind in _types([schema, *named.values()]) if isinstance(kind, dict) and "items" in kind]
     if any(_least_bytes(array["items"], smallest) == 0 for array in arrays):
@@ -61,6 +70,13 @@ def _time(microseconds: int, sent: int) -> str | int:
     return record_time_text(microseconds) if 0 <= microseconds < DAY_MICROSECONDS else sent
 
 
+def _decimal(data: bytes, schema: Mapping[str, Any], *_: object) -> Decimal:
+    number = int.from_bytes(data, "big", signed=True)
+    if number.bit_length() > _MOST_BITS:
+        raise ValueError(f"a decimal of more than {_MOST_DIGITS:,} digits")
+    return Decimal(number).scaleb(-schema.get("scale", 0), _EXACT)
+
+
 _MOMENTS: Mapping[str, Callable[..., Any]] = {
     "millis": lambda value, *_: Moment(value * 1000),
     "micros": lambda value, *_: Moment(value),
@@ -72,25 +88,36 @@ _READERS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("long", "time-micros"): lambda value, *_: _time(value, value),
     **{("long", f"timestamp-{unit}"): read for unit, read in _MOMENTS.items()},
     **{("long", f"local-timestamp-{unit}"): read for unit, read in _MOMENTS.items()},
+    ("bytes", "decimal"): _decimal,
+    ("fixed", "decimal"): _decimal,
 }
 """How values of a type with a logical type are read."""
 
 
-def _with_own_times(node: Any) -> Any:
+def _with_own_types(node: Any) -> Any:
     """The schema with our names of the logical types that we read."""
     if isinstance(node, list):
-        return [_with_own_times(branch) for branch in node]
+        return [_with_own_types(branch) for branch in node]
     if not isinstance(node, dict):
         return node
     known = {
-        key: _with_own_times(value) if key in ("type", "items", "values") else value for key, value in node.items()
+        key: _with_own_types(value) if key in ("type", "items", "values") else value for key, value in node.items()
     }
     if isinstance(fields := node.get("fields"), list):
-        known["fields"] = [_with_own_times(field) for field in fields]
+        known["fields"] = [_with_own_types(field) for field in fields]
     logical = node.get("logicalType")
     if isinstance(node.get("type"), str) and (node["type"], logical) in _READERS:
         known["logicalType"] = f"{_OWN}{logical}"
+        if logical == "decimal":
+            _check_decimal(node)
     return known
+
+
+def _check_decimal(node: Mapping[str, Any]) -> None:
+    scale, digits = node.get("scale", 0), node.get("precision", _MOST_DIGITS)
+    whole = isinstance(scale, int) and isinstance(digits, int)
+    if not whole or not 0 <= scale <= digits or not 0 < digits <= _MOST_DIGITS:
+        raise ValueError(f"it has a decimal whose precision is not from 1 to {_MOST_DIGITS:,}, or below its scale")
 
 
 def _shallow(record: Any) -> bool:

@@ -18,6 +18,9 @@ BINARY = "base64:"
 """Stands before the value of a bad record that is no text."""
 HEADER = 5
 _SHOWN_IN_REASON = 80
+_SHOWN_AGAIN = 10_000
+"""Characters of a record's value that its further faults have: hundreds of its fields may have one."""
+_CUT = "... (cut; the row before has all of it)"
 _ALWAYS_FIT = {"string": str, "boolean": bool}
 """Values of these types need no look."""
 
@@ -127,7 +130,7 @@ class ExactReader:
                     fitting = fit(given)
                     values.append(fitting)
                     if fitting is None:
-                        text = self._shown(value) if text is None else text
+                        text = self._shown(value) if text is None else _clipped(text)
                         reason = f"expected {kind}, got {json_of(given)[:_SHOWN_IN_REASON]}"
                         faults.add(self._number, record, name, reason, text)
             ids.append(number)
@@ -150,6 +153,10 @@ class ExactReader:
 
     def _shown(self, value: bytes) -> str:
         return value.decode(errors="replace") if self._source.form == "json" else shown(value)
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _SHOWN_AGAIN + len(_CUT) else text[:_SHOWN_AGAIN] + _CUT
 
 
 def shown(value: bytes) -> str:

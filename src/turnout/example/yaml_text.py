@@ -30,7 +30,7 @@ def whole_file(suggestion: Suggestion, carried: Mapping[str, Any], records: int,
     """A file with the settings of `carried` and what was found in the newest `records` records."""
     topics = ", ".join(source.example.topic for source in suggestion.sources)
     head = [
-        _comment("", f"Written by `turnout init --from` from the newest {records:,} records of each of {topics}."),
+        _comment("", f"Written by `turnout init --from` from the newest {records:,} records of each topic: {topics}."),
         "# Each line has its evidence as a comment. Correct what is wrong; `turnout check` compares with the records.",
         *(_comment("", note) for note in notes),
         "",

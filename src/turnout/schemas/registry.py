@@ -7,6 +7,7 @@ and never an absent schema.
 from __future__ import annotations
 
 import contextlib
+import json
 import ssl
 import threading
 import time
@@ -21,6 +22,10 @@ from turnout.config.auth import OAuthSettings, RegistryAuthSettings, RegistrySet
 from turnout.errors import TurnoutError
 
 TIMEOUT_SECONDS = 10.0
+MOST_REFERENCES = 200
+"""Schemas that one refers to, directly or not."""
+_MOST_BYTES = 8_000_000
+"""Bytes of an answer: a schema has a few thousand."""
 _LARGEST_ID = (1 << 31) - 1
 # Codes of the interface: there is no such subject, version or schema. Another 404 comes from a wrong url.
 _ABSENT = frozenset({40401, 40402, 40403})
@@ -40,10 +45,17 @@ class RegisteredSchema:
     """A schema that it refers to and that the registry does not have."""
 
     def all(self) -> Iterator[tuple[str, RegisteredSchema]]:
-        """List the schemas that it refers to, directly or not, each after those that it refers to itself."""
-        for name, schema in self.references:
-            yield from schema.all()
-            yield name, schema
+        """List the schemas that it refers to, directly or not, each once, after those that it refers to itself."""
+        found: dict[tuple[str, int], RegisteredSchema] = {}
+
+        def add(schema: RegisteredSchema) -> None:
+            for name, one in schema.references:
+                if (name, id(one)) not in found:
+                    add(one)
+                    found[name, id(one)] = one
+
+        add(self)
+        return ((name, schema) for (name, _), schema in found.items())
 
 
 class SchemaRegistry:
@@ -78,7 +90,9 @@ class SchemaRegistry:
         if client is not None:
             client.close()
 
-    def _schema(self, path: str) -> RegisteredSchema | None:
+    def _schema(self, path: str, known: dict[str, RegisteredSchema | None] | None = None) -> RegisteredSchema | None:
+        """The schema at a path; `known` has those that were asked for on the way, None for one that is absent."""
+        known = {} if known is None else known
         answer = self._call("GET", path)
         if answer is None:
             return None
@@ -90,8 +104,13 @@ class SchemaRegistry:
             kind, text = str(answer.get("schemaType") or "AVRO").upper(), str(answer["schema"])
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._unusable("gave an answer that is not a schema") from None
-        # A schema that others refer to may have been deleted since; readers still need it.
-        found = [(name, self._schema(f"{place}?deleted=true")) for name, place in references]
+        for _, place in references:
+            if place not in known:
+                known[place] = None  # one that refers to itself lacks itself
+                if len(known) <= MOST_REFERENCES + 1:  # enough to tell that there are too many
+                    # A schema that others refer to may have been deleted since; readers still need it.
+                    known[place] = self._schema(f"{place}?deleted=true", known)
+        found = [(name, known[place]) for name, place in references]
         there = tuple((name, schema) for name, schema in found if schema is not None)
         absent = [name for name, schema in found if schema is None] + [one.missing for _, one in there if one.missing]
         return RegisteredSchema(kind, text, there, next(iter(absent), None))
@@ -99,14 +118,16 @@ class SchemaRegistry:
     def _call(self, method: str, path: str, body: object = None) -> Any:
         """Call the registry and return its answer; None where it has no such subject, version or schema."""
         try:
-            response = self._http().request(
-                method, f"{self.url}{path}", headers=self._headers(), auth=self._basic(), json=body
-            )
+            asked: dict[str, Any] = {"headers": self._headers(), "auth": self._basic(), "json": body}
+            with self._http().stream(method, f"{self.url}{path}", **asked) as response:
+                content = _content(response)
         except (httpx.HTTPError, OSError, ValueError) as error:
             self.close()  # files of certificates may be others at the next try
             raise self._unusable(f"cannot be reached: {error or type(error).__name__}") from error
-        with contextlib.suppress(ValueError):
-            answer = response.json()
+        if content is None:
+            raise self._unusable(f"gave an answer of more than {_MOST_BYTES:,} bytes")
+        with contextlib.suppress(ValueError, RecursionError):
+            answer = json.loads(content)
             if response.status_code == 200:
                 return answer
             if response.status_code == 404 and isinstance(answer, dict) and answer.get("error_code") in _ABSENT:
@@ -177,6 +198,16 @@ class SchemaRegistry:
     def _no_token(self, oauth: OAuthSettings, what: str) -> TurnoutError:
         what = f"no token for the schema registry: {oauth.token_endpoint} {what}"
         return _failed("registry_refused", what, "check schema_registry.auth.oauth")
+
+
+def _content(response: httpx.Response) -> bytes | None:
+    """The body of an answer; None where it is too large."""
+    content = bytearray()
+    for piece in response.iter_bytes():
+        content += piece
+        if len(content) > _MOST_BYTES:
+            return None
+    return bytes(content)
 
 
 def _failed(code: str, message: str, hint: str) -> TurnoutError:

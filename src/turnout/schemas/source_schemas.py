@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import json
 import re
@@ -20,7 +21,7 @@ from turnout.config.secrets import read_small
 from turnout.decode.exact_reader import open_reader
 from turnout.decode.shape import Definition
 from turnout.errors import ConfigError
-from turnout.schemas.registry import RegisteredSchema, SchemaRegistry
+from turnout.schemas.registry import MOST_REFERENCES, RegisteredSchema, SchemaRegistry
 
 _ASK_AGAIN_SECONDS = 30.0
 """How long it is believed that a registry has no schema of an id."""
@@ -30,6 +31,7 @@ _ASKED_AT_ONCE = 8
 _COMPILE_SECONDS = 30.0
 _MOST_BYTES = 1_000_000
 """Bytes of a file with a schema."""
+_NO_FILE_NAME = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG)
 
 
 class Schemas:
@@ -90,6 +92,8 @@ def definition_of(form: Format, number: int, schema: RegisteredSchema | None) ->
     if schema.kind != form.value.upper():
         raise ValueError(f"schema {number} is {schema.kind}, not {form.value.upper()}")
     try:
+        if len(list(schema.all())) > MOST_REFERENCES:
+            raise ValueError(f"it refers to more than {MOST_REFERENCES} others")
         if schema.missing is not None:
             raise ValueError(f"it refers to {schema.missing}, which is not in the registry")
         if form is Format.PROTOBUF:
@@ -111,8 +115,13 @@ def compiled(files: Mapping[str, str], main: str) -> bytes:
             place = (Path(folder) / name).resolve()
             if not place.is_relative_to(Path(folder).resolve()):
                 raise ValueError(f"{name!r} is not a file name")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8")
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(text, encoding="utf-8")
+            except OSError as error:
+                if error.errno not in _NO_FILE_NAME:
+                    raise
+                raise ValueError(f"{name[:80]!r} is not a file name") from None
         out = Path(folder) / "descriptors"
         words = ["--include_imports", f"--descriptor_set_out={out}", f"--proto_path={folder}", main]
         command = [sys.executable, "-m", "grpc_tools.protoc", *words]

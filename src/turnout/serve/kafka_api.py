@@ -6,7 +6,6 @@ Kafka and targets may be slow to fail: only threads of their own wait for that, 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Literal
 
 import anyio
@@ -25,7 +24,7 @@ from turnout.serve.requests import OF_EXAMPLES, OF_WHY, records_of, why_of
 from turnout.serve.responses import Answers, encoded_json, json_response
 from turnout.serve.rounds import Rounds, Threads
 from turnout.serve.routes import READING, Call
-from turnout.store.query.row_records import Reason
+from turnout.store.query.row_records import Explanation
 from turnout_client.control_fields import topic_field
 
 _TESTING = 2
@@ -33,69 +32,6 @@ _LISTING, _LISTING_SECONDS = 2, 15.0
 _LOOKING, _LOOKING_SECONDS = 2, 25.0
 _ASKING, _ASKING_SECONDS = 2, 20.0
 _KAFKA = ("kafka_unreachable", "bad_config", "closed")
-
-
-class WhyHeader(Answer):
-    name: str
-    value: str | None
-
-
-class WhyRecord(Answer):
-    """A record. `key`, `headers` and `value` are null where they were not read: viewers do not get them."""
-
-    source: str
-    topic: str
-    partition: int
-    offset: int
-    timestamp: str
-    reason: Reason | None
-    """Why it is in no row; null where it is in one."""
-    key: str | None
-    headers: list[WhyHeader] | None
-    value: str | None
-    """As text, or as `base64:...` where it is none; the first 10,000 characters."""
-    bytes: int | None
-    """The size of the value."""
-    clipped: bool
-    """Whether the value is longer."""
-    gone: bool | None
-    """Whether the record is gone from Kafka; null where Kafka was not asked."""
-
-
-class WhyRow(Answer):
-    """A row and its records; `row` is null for a key that has no row."""
-
-    row: str | None
-    records: list[WhyRecord]
-    others: list[WhyRecord]
-    complete: bool
-    """Whether `others` has all records of the key that were not chosen."""
-
-
-class WhyMessage(Answer):
-    """A control message; its `requester` is `configuration` where the file alone made the generation."""
-
-    requester: str
-    requestId: str | None  # noqa: N815 - the names of the wire
-    ts: datetime
-    partition: int | None
-    offset: int | None
-    raw: str | None
-
-
-class Why(Answer):
-    """Rows with their records; `total` counts all rows of the key, `notes` say what is missing."""
-
-    table: str
-    generation: int
-    version: int
-    key: str | None
-    """The column of the key; null for `bad_records`."""
-    message: WhyMessage | None
-    """The control message that made the generation; null where it is no longer stored."""
-    total: int
-    rows: list[WhyRow]
-    notes: list[str]
 
 
 class TopicList(Answer):
@@ -197,7 +133,7 @@ class KafkaApi:
 
     @Call(
         "/api/tables/{name}/why",
-        Why,
+        Explanation,
         errors=(*READING, "unknown_table", "unknown_row", "starting", "not_found"),
         parameters=OF_WHY,
     )

@@ -81,7 +81,7 @@ class Login:
         try:
             sealed = self._seal.decrypt_at_time(given.get("state", ""), SIGN_IN_SECONDS, int(self.provider.clock()))
             begun_by, verifier, nonce, redirect, page = json.loads(sealed)
-        except InvalidToken:
+        except (InvalidToken, ValueError):  # the latter where it is not even ASCII
             raise sign_in_failed("this sign-in is not known here: it took too long, or this server restarted") from None
         if not hmac.compare_digest(begun_by.encode(), browser.encode()):
             raise sign_in_failed("this sign-in was begun in another browser")

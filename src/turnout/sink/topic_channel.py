@@ -9,6 +9,7 @@ it. Why a topic is not written is told in words for people.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ _POLLED = 5_000
 FINGERPRINT = "turnout.fingerprint"
 """The header of a record whose value does not tell its fingerprint."""
 VERSION = "turnout.version"
+_PRINTED = re.compile("[0-9]{1,39}")
 _ROLE = "sinks"
 _TIMEOUT_SECONDS = 10.0
 _CHUNK = 20_000
@@ -370,10 +372,11 @@ def _record(message: Message) -> list[tuple[str, str | None]]:
         return []
     if value is None:
         return [(_text(key), None)]
-    given = named.get(FINGERPRINT)
-    if not given:
+    given = _text(named.get(FINGERPRINT) or "")
+    # Anybody who writes the topic can give any: one that is no fingerprint is that of another value.
+    if not _PRINTED.fullmatch(given) or int(given) >> 128:
         given = str(int.from_bytes(md5(_bytes(value), usedforsecurity=False).digest(), "little"))
-    return [(_text(key), _text(given))]
+    return [(_text(key), given)]
 
 
 def _text(value: str | bytes) -> str:

@@ -26,15 +26,15 @@ from turnout.store.ledger import Ledger
 from turnout.store.query.row_records import (
     MOST_OTHERS,
     Explanation,
-    FoundRecord,
     OlderSearch,
     Reason,
+    WhyHeader,
     WhyQuestion,
+    WhyRecord,
     explain,
     readable_text,
 )
 from turnout.swap.generations import Generation
-from turnout_client.iso_times import iso_text
 
 KAFKA_SECONDS = 4.0
 """The records of rows, and the search for older ones, may take as long each."""
@@ -88,16 +88,15 @@ class Explainer:
     def as_json(self, found: Explanation, contents: Contents) -> dict[str, Any]:
         """The rows as JSON, with the contents of the records that were read."""
         rows = [
-            {
-                "row": row.row,
-                "records": [_record_json(record, contents) for record in row.records[:MOST_OTHERS]],
-                "others": [_record_json(record, contents) for record in row.others],
-                "complete": row.complete,
-            }
+            row.model_copy(
+                update={
+                    "records": [_with_content(record, contents) for record in row.records[:MOST_OTHERS]],
+                    "others": [_with_content(record, contents) for record in row.others],
+                }
+            )
             for row in found.rows
         ]
-        fields = {name: getattr(found, name) for name in ("key", "message", "total")}
-        return {"table": found.table, **found.position.as_json(), **fields, "rows": rows, "notes": found.notes}
+        return found.model_copy(update={"rows": rows}).model_dump()
 
     def _read_contents(self, found: Explanation, contents: Contents, topics: Topics) -> None:
         records = [record for row in found.rows for record in (*row.records, *row.others) if not record.deleted]
@@ -117,7 +116,8 @@ class Explainer:
         return {
             "key": self._text(message.key()),
             "headers": [
-                {"name": self._text(name.encode()), "value": self._text(data)} for name, data in headers[:_MOST_HEADERS]
+                WhyHeader(name=self._text(name.encode()) or "", value=self._text(data))
+                for name, data in headers[:_MOST_HEADERS]
             ],
             "value": self._text(value),
             "bytes": len(value or b""),
@@ -134,7 +134,7 @@ class Explainer:
 
     def _add_older(self, found: Explanation, search: OlderSearch, topics: Topics) -> None:
         """Add the records that `rows: latest` did not keep, as far as they are found."""
-        older: list[FoundRecord] = []
+        older: list[WhyRecord] = []
         decoder = self._decoder(search)
 
         def look(messages: list[Message]) -> bool:
@@ -154,7 +154,7 @@ class Explainer:
         return RecordDecoder([shape_of(search.source, 0)], schemas, [search.source.topic])
 
 
-def _matching(search: OlderSearch, decoder: RecordDecoder, messages: list[Message]) -> list[FoundRecord]:
+def _matching(search: OlderSearch, decoder: RecordDecoder, messages: list[Message]) -> list[WhyRecord]:
     """The records of the key among others."""
     source = search.source
     values, keys = [message.value() for message in messages], [message.key() for message in messages]
@@ -163,21 +163,18 @@ def _matching(search: OlderSearch, decoder: RecordDecoder, messages: list[Messag
     rows = rows.filter(pc.equal(key, search.key.cast(key.type)) if search.key.is_valid else pc.is_null(key))
     found = zip(rows["_id"].to_pylist(), rows["_deleted"].to_pylist(), strict=True)
     return [
-        FoundRecord(
-            source.source,
-            *place_of(messages[number]),
-            messages[number].timestamp()[1],
-            Reason.TOMBSTONE if deleted else Reason.OLDER,
+        WhyRecord(
+            source=source.source,
+            **dict(zip(("topic", "partition", "offset"), place_of(messages[number]), strict=True)),
+            timestamp_ms=messages[number].timestamp()[1],
+            reason=Reason.TOMBSTONE if deleted else Reason.OLDER,
         )
         for number, deleted in found
     ]
 
 
-def _record_json(record: FoundRecord, contents: Contents) -> dict[str, Any]:
-    shown = {name: getattr(record, name) for name in ("source", "topic", "partition", "offset", "reason")}
-    shown["timestamp"] = iso_text(record.timestamp_ms)
+def _with_content(record: WhyRecord, contents: Contents) -> WhyRecord:
     content = contents.get(record.place, "")
-    if isinstance(content, dict):
-        return shown | content
-    gone = True if record.deleted or content is None else None
-    return shown | {"key": None, "headers": None, "value": None, "bytes": None, "clipped": False, "gone": gone}
+    if not isinstance(content, dict):
+        content = {"gone": True if record.deleted or content is None else None}
+    return record.model_copy(update=content)

@@ -272,7 +272,7 @@ class Orchestrator:
         _join(self._stop_queries(STOP_SECONDS), time.monotonic() + STOP_SECONDS)
         pause = self._engine.drop()
         if pause:
-            self.say("WARNING", f"Spark ended again soon after its start; it is started in {pause:g} s")
+            self.say("WARNING", f"Spark ended again soon after its start; it is started again in {pause:g} s")
         self._stopping.wait(pause)
 
     # -- starting

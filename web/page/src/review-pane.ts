@@ -8,7 +8,7 @@ import { codeLinks, problemText } from "./problem";
 import { compareQuality, type Quality } from "./quality";
 import { askedFor, badText, emptyReview, endOf, figuresOf, madeBy, mostChanged, signed, timeLeft, type BadGroup, type Review } from "./review";
 import { ReviewRows } from "./review-rows";
-import { grouped } from "./tables";
+import { exampleOf, grouped } from "./tables";
 import { brokenGuards, publishedOf, type Entry } from "./timeline";
 import { sortText } from "./where";
 
@@ -359,6 +359,7 @@ export class ReviewPane {
   private showRows(found: Difference): void {
     if (found.table !== this.review.table) return;
     this.showProblem(null);
+    this.where.placeholder = exampleOf(found.table, found.columns);
     this.rows.show(found, this.review);
     byId("review-more").hidden = found.rows.length >= found.total || found.rows.length >= MOST_ROWS;
   }

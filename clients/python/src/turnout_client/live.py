@@ -297,8 +297,14 @@ def _open(url: str, headers: Mapping[str, str]) -> Any:
     """The socket, to be entered. It trusts the same authorities as the calls over HTTP."""
     from websockets.asyncio.client import connect
 
+    class Connect(connect):
+        """Follows no redirect, as the calls over HTTP: older versions of the library take the token along."""
+
+        def process_redirect(self, exc: Exception) -> Exception:
+            return exc
+
     host = url.partition("://")[2]
-    return connect(
+    return Connect(
         "ws" + url.removeprefix("http") + "/api/live",
         additional_headers=headers,
         # Packing costs more than it saves where no network is in between.

@@ -7,18 +7,20 @@ All of it is of one moment, and only what the store holds. What is in a record, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import pyarrow as pa
+from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer
 
 from turnout.decode.exact_reader import BINARY, shown
 from turnout.errors import TurnoutError
+from turnout.plan.answers import Answer
 from turnout.plan.filter_values import parse_value, show
 from turnout.plan.joins import Join
 from turnout.plan.offsets import LIFE_BITS, OFFSET_BITS
-from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, Layout, SourceTable, ViewTable
 from turnout.plan.where import ROW
@@ -27,8 +29,15 @@ from turnout.store.database import Readable
 from turnout.store.identity import ties
 from turnout.store.query.windows import Snapshot, open_snapshot, split_name
 from turnout_client.column_types import ColumnType
+from turnout_client.iso_times import iso_text, parse_moment
 
 Parameters = tuple[object, ...]
+_Milliseconds = Annotated[
+    int,
+    BeforeValidator(lambda given: parse_moment(given) // 1000 if isinstance(given, str) else given),
+    PlainSerializer(iso_text, return_type=str),
+]
+"""Milliseconds since 1970, which are a text in JSON."""
 
 MOST_ROWS = 10
 """As many rows of a key are explained."""
@@ -40,7 +49,6 @@ _PARTITION_MASK = (1 << LIFE_BITS - OFFSET_BITS) - 1
 _OF_ROW = f"{ROW} = CAST(? AS VARCHAR)"
 _MADE = "outcome IN ('applied', 'rolled_back', 'candidate')"
 _FIRST = "ORDER BY _id LIMIT 1"
-_MESSAGE = ("requester", "requestId", "ts", "partition", "offset", "raw")
 
 
 class Reason(StrEnum):
@@ -62,18 +70,33 @@ class WhyQuestion:
     place: tuple[str, int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FoundRecord:
-    """The place of a record in Kafka, and why no row has it; None where one has."""
+class WhyHeader(Answer):
+    name: str
+    value: str | None
+
+
+class WhyRecord(Answer, json_schema_serialization_defaults_required=True):
+    """A record. `key`, `headers` and `value` are null where they were not read: viewers do not get them."""
 
     source: str
     topic: str
     partition: int
     offset: int
-    timestamp_ms: int
+    timestamp_ms: _Milliseconds = Field(validation_alias="timestamp", serialization_alias="timestamp")
     reason: Reason | None = None
-    deleted: bool = False
+    """Why it is in no row; null where it is in one."""
+    deleted: bool = Field(default=False, exclude=True)
     """Whether its topic was deleted since: what is at its place now is another record."""
+    key: str | None = None
+    headers: list[WhyHeader] | None = None
+    value: str | None = None
+    """As text, or as `base64:...` where it is none; the first 10,000 characters."""
+    bytes: int | None = None
+    """The size of the value."""
+    clipped: bool = False
+    """Whether the value is longer."""
+    gone: bool | None = None
+    """Whether the record is gone from Kafka; null where Kafka was not asked."""
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -89,35 +112,46 @@ class OlderSearch:
     ends: dict[tuple[str, int], int]
 
 
-@dataclass(slots=True)
-class RowRecords:
-    """The records of one row; of a key that has no row (`row` is None), only those that were not chosen."""
+class WhyRow(Answer, frozen=False, json_schema_serialization_defaults_required=True):
+    """A row and its records; `row` is null for a key that has no row."""
 
     row: str | None
-    records: list[FoundRecord] = field(default_factory=list)
-    others: list[FoundRecord] = field(default_factory=list)
+    records: list[WhyRecord] = Field(default_factory=list)
+    others: list[WhyRecord] = Field(default_factory=list)
     complete: bool = True
-    """Whether all records that were not chosen are told."""
-    searches: list[OlderSearch] = field(default_factory=list)
+    """Whether `others` has all records of the key that were not chosen."""
+    searches: list[InstanceOf[OlderSearch]] = Field(default_factory=list, exclude=True)
 
-    def add_others(self, records: Sequence[FoundRecord], *, complete: bool) -> None:
+    def add_others(self, records: Sequence[WhyRecord], *, complete: bool) -> None:
         """Add records that were not chosen; the newest of all are told."""
         found = sorted([*self.others, *records], key=lambda record: (record.timestamp_ms, record.place), reverse=True)
         self.others = found[:MOST_OTHERS]
         self.complete = self.complete and complete and len(found) <= MOST_OTHERS
 
 
-@dataclass(slots=True)
-class Explanation:
-    """The rows that were asked for, with their records; `total` counts the rows, also those that are not explained."""
+class WhyMessage(Answer):
+    """A control message; its `requester` is `configuration` where the file alone made the generation."""
+
+    requester: str
+    request_id: str | None
+    ts: datetime
+    partition: int | None
+    offset: int | None
+    raw: str | None
+
+
+class Explanation(Answer):
+    """Rows with their records; `total` counts all rows of the key, `notes` say what is missing."""
 
     table: str
-    position: Position
+    generation: int
+    version: int
     key: str | None
+    """The column of the key; null for `bad_records`."""
+    message: WhyMessage | None
+    """The control message that made the generation; null where it is no longer stored."""
     total: int
-    rows: list[RowRecords]
-    message: dict[str, Any] | None
-    """The control message that made the generation; None where it is not known any more."""
+    rows: list[WhyRow]
     notes: list[str]
 
 
@@ -164,8 +198,15 @@ class _Explaining:
         self._lives = {(topic, partition): life for topic, partition, life in lives}
         kind = None if name == _BAD else self._layout.of(name)
         total, rows = self._explained(kind) if kind else self._bad()
-        position, key = self._snapshot.position(self._table), kind.key if kind else None
-        return Explanation(self._table.name, position, key, total, rows, self._message(), self._notes)
+        return Explanation(
+            table=self._table.name,
+            **self._snapshot.position(self._table).as_json(),
+            key=kind.key if kind else None,
+            message=self._message(),
+            total=total,
+            rows=rows,
+            notes=self._notes,
+        )
 
     # -- rows
 
@@ -174,7 +215,7 @@ class _Explaining:
         found = f"SELECT {names} FROM {self._table.source} WHERE {condition} ORDER BY {order} LIMIT {MOST_ROWS}"
         return self._snapshot.count(self._table, condition, list(parameters)), self._rows(found, parameters)
 
-    def _explained(self, kind: SourceTable | ViewTable) -> tuple[int, list[RowRecords]]:
+    def _explained(self, kind: SourceTable | ViewTable) -> tuple[int, list[WhyRow]]:
         asked, key, value, parameters = self._question, quoted(kind.key), "", cast(Parameters, ())
         ids = ("_id",) if isinstance(kind, SourceTable) else kind.ids
         if asked.row is not None:
@@ -191,7 +232,7 @@ class _Explaining:
             raise self._unknown()
         return total, rows
 
-    def _bad(self) -> tuple[int, list[RowRecords]]:
+    def _bad(self) -> tuple[int, list[WhyRow]]:
         asked = self._question
         condition, parameters = _OF_ROW, cast(Parameters, (asked.row,))
         if asked.place is not None:
@@ -203,7 +244,7 @@ class _Explaining:
             raise self._unknown()
         sources = {source.topic: source for source in reversed(self._layout.sources)}
         records = [(row, self._record(sources[topic], number, moment)) for number, topic, moment, row in found]
-        return total, [RowRecords(row, [record]) for row, record in records]
+        return total, [WhyRow(row=row, records=[record]) for row, record in records]
 
     def _unknown(self) -> TurnoutError:
         asked, table = self._question, self._table.name
@@ -266,13 +307,13 @@ class _Explaining:
 
     # -- the records of a source
 
-    def _row(self, row: str | None, sides: Sequence[_Side]) -> RowRecords:
-        made, others = RowRecords(row), list[FoundRecord]()
+    def _row(self, row: str | None, sides: Sequence[_Side]) -> WhyRow:
+        made, others = WhyRow(row=row), list[WhyRecord]()
         for side in sides:
             same = "SELECT _id FROM same"
             in_rows = f"_id IN (SELECT * FROM ({side.ids}) AS ids(_id) WHERE _id IN ({same}))" if side.ids else "shown"
             of_row = "shown" if side.every else f"_id = {-1 if side.chosen is None else side.chosen}"
-            made.records += [replace(record, reason=None) for record in self._records(side, of_row)]
+            made.records += [record.model_copy(update={"reason": None}) for record in self._records(side, of_row)]
             others += self._records(side, f"NOT ({in_rows} OR {of_row})")
             if (search := self._search(side)) is not None:
                 made.searches.append(search)
@@ -292,7 +333,7 @@ class _Explaining:
             ranked AS (SELECT *, row_number() OVER (PARTITION BY shown ORDER BY below, _ts DESC, _id DESC) AS rank
                 FROM placed)"""
 
-    def _records(self, side: _Side, condition: str) -> list[FoundRecord]:
+    def _records(self, side: _Side, condition: str) -> list[WhyRecord]:
         """The records of a side under a condition, newest first, and one more than are told."""
         no_match = "rank = 1" if side.takes_newest else "true"
         reason = f"""CASE WHEN deleted THEN '{Reason.TOMBSTONE}' WHEN NOT shown THEN '{Reason.OTHER_PARTITION}'
@@ -302,12 +343,20 @@ class _Explaining:
         rows = self._rows(f"{self._ranked(side)} {found} LIMIT {MOST_OTHERS + 1}", side.parameters)
         return [self._record(side.source, number, moment, Reason(why)) for number, moment, why in rows]
 
-    def _record(self, source: SourceTable, number: int, moment: int, reason: Reason | None = None) -> FoundRecord:
+    def _record(self, source: SourceTable, number: int, moment: int, reason: Reason | None = None) -> WhyRecord:
         partition, offset = number >> OFFSET_BITS & _PARTITION_MASK, number & (1 << OFFSET_BITS) - 1
         deleted = number >> LIFE_BITS < self._lives.get((source.topic, partition), 0)
         if deleted and reason is Reason.OTHER_PARTITION:
             reason = Reason.OLDER
-        return FoundRecord(source.source, source.topic, partition, offset, moment, reason, deleted)
+        return WhyRecord(
+            source=source.source,
+            topic=source.topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=moment,
+            reason=reason,
+            deleted=deleted,
+        )
 
     def _search(self, side: _Side) -> OlderSearch | None:
         """What is left to look for in Kafka: a table with `rows: latest` keeps one record of each partition."""
@@ -322,14 +371,14 @@ class _Explaining:
             self._searches[asked] = OlderSearch(source, key["value"][0], ends) if ends else None
         return self._searches[asked]
 
-    def _message(self) -> dict[str, Any] | None:
+    def _message(self) -> WhyMessage | None:
         """The control message that made the generation: as it came, or what the history has of it."""
         number = self._table.generation
         raw = 'SELECT requester, requestId, ts, "partition", "offset", raw FROM turnout.control_raw'
         swap = "SELECT requester, requestId, ts, NULL, controlOffset, NULL FROM turnout.swaps"
         found = self._rows(f"{raw} WHERE {_MADE} AND regexp_matches(detail, '^generation {number}\\b') {_FIRST}")
         found = found or self._rows(f"{swap} WHERE {_MADE} AND generation = {number} {_FIRST}")
-        return dict(zip(_MESSAGE, found[0], strict=True)) if found else None
+        return WhyMessage(**dict(zip(WhyMessage.model_fields, found[0], strict=True))) if found else None
 
     def _stored(self, source: SourceTable) -> str:
         return f"{self._table.schema}.{quoted(source.table)}"
