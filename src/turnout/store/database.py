@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -290,11 +290,9 @@ def give_back() -> None:
 
 
 def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
-    try:
+    # A failed COMMIT has already ended the transaction; the first error is the one to tell.
+    with suppress(duckdb.Error):
         cursor.execute("ROLLBACK")
-    except duckdb.Error:
-        # A failed COMMIT has already ended the transaction; the first error is the one to tell.
-        return
 
 
 def store_failed(error: duckdb.Error) -> TurnoutError:
