@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from turnout_side import SHORT_LINGER, first_build, running, swap_seconds
 PEERS = Path(__file__).resolve().parent / "peers"
 START_SECONDS = 90
 CATCH_UP_SECONDS = 300
-ALL_PEERS = ("raw", "Deephaven", "Kafka Streams", "PySpark stateful", "Pathway", "Flink SQL")
+ALL_PEERS = ("raw", *environments.DEEPHAVENS, "Kafka Streams", "PySpark stateful", "Pathway", "Flink SQL")
 VARIANTS = {"1 record a key": 1, "5 updates a key": 5}
 
 Results = dict[str, Any]
@@ -42,7 +43,7 @@ def measure(bench: Bench) -> Results:
     # How often each at most, over each variant: the slow ones once over the first, to end in time.
     systems: list[tuple[str, tuple[int, int], Callable[[Bench, Results, str, Pair], None]]] = [
         ("raw", (3, 3), _raw),
-        ("Deephaven", (3, 2), _deephaven),
+        *((name, (3, 2), partial(_deephaven, name)) for name in environments.DEEPHAVENS),
         ("Kafka Streams", (1, 1), _kafka_streams),
         ("PySpark stateful", (1, 0), _spark),
         ("Pathway", (1, 0), _pathway),
@@ -146,10 +147,10 @@ def _topics(bench: Bench, pair: Pair) -> list[str]:
     return ["--bootstrap", bench.bootstrap, "--users", pair.users, "--accounts", pair.accounts, "--newest", NEWEST]
 
 
-def _deephaven(bench: Bench, results: Results, variant: str, pair: Pair) -> None:
-    command = [str(environments.python("deephaven")), str(PEERS / "deephaven_join.py"), "catch-up"]
+def _deephaven(name: str, bench: Bench, results: Results, variant: str, pair: Pair) -> None:
+    command = [str(environments.python(name)), str(PEERS / "deephaven_join.py"), "catch-up"]
     command += [*_topics(bench, pair), "--records", str(pair.records)]
-    _peer(results, variant, "Deephaven", command, warm=True)
+    _peer(results, variant, name, command, warm=True)
 
 
 def _kafka_streams(bench: Bench, results: Results, variant: str, pair: Pair) -> None:

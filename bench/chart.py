@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 import environments
+from environments import DEEPHAVENS, FAST_CYCLE
 
 SECONDS = 120
 _SCRIPT = Path(__file__).resolve().parent / "peers" / "draw.py"
@@ -38,7 +39,7 @@ def _latency(document: dict[str, Any]) -> dict[str, Any]:
     results = document["measures"].get("latency", {})
     bars = {
         f"{name} {quantile}": statistics.median(run[f"{quantile}_ms"] for run in results[name])
-        for name in ("Turnout", "Deephaven", "Deephaven, 100 ms cycle")
+        for name in ("Turnout", DEEPHAVENS[0], f"{DEEPHAVENS[0]}{FAST_CYCLE}")
         if name in results
         for quantile in ("p50", "p99")
     }

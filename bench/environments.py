@@ -22,13 +22,26 @@ INSTALL_SECONDS = 600
 
 PACKAGES = {
     # Deephaven's own metadata names neither pytz nor a bitstring that works with it.
-    "deephaven": ("deephaven-server==0.40.2", "pydeephaven-ticking==0.40.2", "pytz==2026.6", "bitstring==4.4.0"),
+    **{
+        f"Deephaven {version}": (
+            f"deephaven-server=={version}",
+            f"pydeephaven-ticking=={version}",
+            "pytz==2026.6",
+            "bitstring==4.4.0",
+        )
+        for version in ("42.7", "0.40.2")
+    },
     "pathway": ("pathway==0.33.0",),
     "chart": ("matplotlib==3.10.7",),
 }
 
 
-NEEDED = {"catch-up": ("deephaven", "pathway"), "latency": ("deephaven",)}
+DEEPHAVENS = tuple(name for name in PACKAGES if name.startswith("Deephaven"))
+"""Both versions: the newest first, which ratios and targets are against."""
+FAST_CYCLE = ", 100 ms cycle"
+"""What is added to the name of a Deephaven with this cycle instead of the one of a second."""
+
+NEEDED = {"catch-up": (*DEEPHAVENS, "pathway"), "latency": DEEPHAVENS}
 
 
 class Unavailable(Exception):  # noqa: N818 - no error: the reason why a peer is not in the table

@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from websockets.asyncio.client import connect
 import environments
 import processors
 from context import Bench
-from environments import Unavailable
+from environments import DEEPHAVENS, FAST_CYCLE, Unavailable
 from load import Load
 from processes import Peer, PeerFailed
 from processors import Usage
@@ -30,7 +31,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """p50 and p99 of each run: Turnout, Deephaven as shipped (a cycle of one second), Deephaven with one of 100 ms.
+    """p50 and p99 of each run: Turnout, and each Deephaven as shipped (a cycle of one second) and with one of 100 ms.
 
     Turnout's first seconds are told apart from its steady state, which is measured after them.
     """
@@ -48,11 +49,11 @@ def measure(bench: Bench) -> dict[str, Any]:
         bench.say(f"latency: Turnout, its first {bench.sizes.first_seconds:g} s, then {runs} times {seconds:g} s")
         results["first"] = [quantiles(of_changes(side, bench.sizes.first_seconds, 0.0))]
         results["Turnout"], usages["Turnout"] = _several(side, seconds, runs)
-    for name, cycle, most in (("Deephaven", None, 3), ("Deephaven, 100 ms cycle", 100, 2)):
-        runs = min(most, bench.sizes.runs)
+    for version, (way, cycle, most) in product(DEEPHAVENS, (("", None, 3), (FAST_CYCLE, 100, 2))):
+        name, runs = f"{version}{way}", min(most, bench.sizes.runs)
         bench.say(f"latency: {name}, {runs} times {seconds:g} s")
         try:
-            ages, usages[name] = deephaven(bench, cycle, PER_SECOND, runs)
+            ages, usages[name] = deephaven(bench, version, cycle, runs)
             results[name] = [quantiles(one) for one in ages]
         except (Unavailable, PeerFailed, RuntimeError) as error:
             results["not_run"][name] = str(error)
@@ -168,16 +169,16 @@ async def _follow_window(address: str, warm_up: float, seconds: float) -> list[f
     return ages
 
 
-def deephaven(bench: Bench, cycle_ms: int | None, per_second: int, runs: int) -> tuple[list[list[float]], list[Usage]]:
-    """The same for a client that is subscribed to Deephaven's joined table, by its own Python client."""
+def deephaven(bench: Bench, version: str, cycle_ms: int | None, runs: int) -> tuple[list[list[float]], list[Usage]]:
+    """Ages at a client that is subscribed to Deephaven's joined table, by its own Python client."""
     bootstrap, seconds = bench.bootstrap, bench.sizes.seconds
-    interpreter = str(environments.python("deephaven"))
-    topics = fresh_topics(bootstrap, f"latency-deephaven-{cycle_ms or 'shipped'}")
+    interpreter = str(environments.python(version))
+    topics = fresh_topics(bootstrap, f"latency-{version.replace(' ', '-')}-{cycle_ms or 'shipped'}")
     command = [interpreter, str(FOLDER / "peers" / "deephaven_join.py"), "serve", "--bootstrap", bootstrap]
     command += ["--users", topics[0], "--accounts", topics[1], "--port", str(free_port())]
     command += ["--cycle-ms", str(cycle_ms)] if cycle_ms else []
     results, usages = [], []
-    with Peer(command) as server, Load(bootstrap, topics, per_second).running():
+    with Peer(command) as server, Load(bootstrap, topics, PER_SECOND).running():
         port = server.wait("serving", 90)["port"]
         # As long as for Turnout, less what the client takes to start.
         time.sleep(max(0.0, bench.sizes.first_seconds - 5))

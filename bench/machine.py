@@ -31,7 +31,8 @@ def describe() -> dict[str, Any]:
             "Python": platform.python_version(),
             "Java": _java(),
             **{name: version(package) for name, package in _PACKAGES.items()},
-            **{name: _pinned(*place) for name, place in _PINNED.items()},
+            "Deephaven": " and ".join(map(_pinned, environments.DEEPHAVENS)),
+            "Pathway": _pinned("pathway"),
             **{name: environments.jar_version(*jar) for name, jar in _JARS.items()},
         },
     }
@@ -39,11 +40,10 @@ def describe() -> dict[str, Any]:
 
 _PACKAGES = {"PySpark": "pyspark", "DuckDB": "duckdb", "librdkafka client": "confluent-kafka"}
 _JARS = {"Kafka Streams": ("kafka-streams", "kafka-streams"), "Flink": ("flink", "flink-clients")}
-_PINNED = {"Deephaven": ("deephaven", 0), "Pathway": ("pathway", 0)}
 
 
-def _pinned(environment: str, place: int) -> str:
-    return environments.PACKAGES[environment][place].partition("==")[2]
+def _pinned(environment: str) -> str:
+    return environments.PACKAGES[environment][0].partition("==")[2]
 
 
 def _processor() -> str:

@@ -84,6 +84,14 @@ def test_generations_share_plans_and_run_at_once(spark: SparkSession) -> None:
     assert len(plans) == kept
 
 
+def test_small_batches_are_expected_for_a_while_after_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = view_runner(spark)
+    runner.over_rows(view_of(Join.LEFT), rows_of([1], [1]))
+    assert runner.live
+    monkeypatch.setattr("turnout.spark.views.runner.LIVE_SECONDS", 0.0)
+    assert not runner.live
+
+
 def test_planned_view_needs_no_exchange_and_leaves_no_block(spark: SparkSession) -> None:
     rows = rows_of([1], [1])
     planned = PlannedView(view_session(spark, planned=True), view_of(Join.LEFT).narrow_sql, rows)

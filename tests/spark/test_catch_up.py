@@ -163,3 +163,28 @@ def test_piece_is_not_read_again_from_a_jvm_that_is_gone() -> None:
     catch_up, taken = caught_up(reader)
     assert isinstance(catch_up.error, ConnectionRefusedError)
     assert (len(taken), reader.reads) == (0, 1)
+
+
+def test_pieces_are_read_ahead_while_one_is_stored() -> None:
+    """As many as are read at once, besides the one that is stored."""
+    target, begun, at_store = at(p0=4 * LARGEST_PIECE), list[Offsets](), list[int]()
+
+    class Reader(OneFailure):
+        def read(self, start: Offsets, end: Offsets) -> Decoded:
+            begun.append(start)
+            return Decoded({})
+
+    def store(piece: Piece, decoded: Decoded) -> None:
+        wait_until(lambda: len(begun) >= min(4, len(at_store) + 3), what="the reads ahead")
+        at_store.append(len(begun))
+
+    def plan(place: Offsets, records: int) -> Piece:
+        piece = next_piece(place, target, target, LARGEST_PIECE)
+        assert piece is not None
+        return piece
+
+    catch_up = CatchUp("g1", cast(KafkaReaders, Reader(RuntimeError())), at(p0=0), plan, store, then=lambda: None)
+    catch_up.start()
+    wait_until(lambda: not catch_up.running, what="the end of the catch-up")
+    assert catch_up.error is None
+    assert at_store == [3, 4, 4, 4]

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
-from turnout.decode.shape import RAW
+from turnout.decode.shape import RAW, Decoded
 from turnout.plan.offsets import EARLIEST, OFFSET_BITS, Offsets
-from turnout.spark.read.readers import FEW_RECORDS, MANY_RECORDS, STEADY_RECORDS, Way, choose, unread
+from turnout.spark.read.readers import (
+    FEW_RECORDS,
+    MANY_RECORDS,
+    SHORT_TASK_RECORDS,
+    STEADY_RECORDS,
+    TASK_RECORDS,
+    KafkaReaders,
+    Way,
+    choose,
+    split,
+    unread,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +43,38 @@ def test_way_follows_from_how_many_records_there_are_and_who_asks(
     records: int, streamed: bool, before: int, careful: bool, way: Way
 ) -> None:
     assert choose(records, streamed=streamed, before=before, careful=careful) is way
+
+
+@pytest.mark.parametrize(
+    ("live", "batch", "most"),
+    [
+        (False, None, TASK_RECORDS),
+        (True, None, SHORT_TASK_RECORDS),
+        # A batch has nobody to make way for.
+        (True, object(), TASK_RECORDS),
+    ],
+)
+def test_tasks_of_a_catch_up_are_short_while_small_batches_come(
+    monkeypatch: pytest.MonkeyPatch, live: bool, batch: Any, most: int
+) -> None:
+    asked: list[int] = []
+
+    def in_tasks(readers: KafkaReaders, start: Offsets, end: Offsets, most: int) -> Decoded:
+        asked.append(most)
+        return Decoded({})
+
+    monkeypatch.setattr(KafkaReaders, "_in_tasks", in_tasks)
+    monkeypatch.setattr("turnout.spark.read.readers.pool", lambda *_: nullcontext())
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(addJobTag=lambda _: None))
+    decoder: Any = None
+    readers = KafkaReaders(session, "g2", decoder, dict, dict, lambda: live)
+    readers.read(Offsets({("t", 0): 0}), Offsets({("t", 0): 1_000_000}), batch)
+    assert asked == [most]
+
+
+def test_ranges_of_tasks_are_even_and_no_larger_than_asked() -> None:
+    ranges = split(["t"], Offsets({("t", 0): 0}), Offsets({("t", 0): 120_000}), 2, SHORT_TASK_RECORDS)
+    assert [(one.start, one.end) for one in ranges] == [(0, 40_000), (40_000, 80_000), (80_000, 120_000)]
 
 
 def test_records_before_the_start_of_their_partition_are_left_out() -> None:

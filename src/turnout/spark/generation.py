@@ -27,6 +27,7 @@ from turnout.spark.jvm.java_errors import words_of, words_of_error
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.read.live import LiveStream, WaitForMore
 from turnout.spark.read.readers import KafkaReaders
+from turnout.spark.views.runner import view_runner
 from turnout.spark.writing import Listener, Reading, Writer, send_dead_letters
 from turnout.store.generation_tables import GenerationTables
 
@@ -75,7 +76,8 @@ class GenerationQuery:
         self._failed_action = ""
         self._checkpoint = folder_at(session, reading.checkpoint)
         decoder = RecordDecoder.of(tables.layout, kafka.schemas, kafka.largest_bytes)
-        self._readers = KafkaReaders(session, self._name, decoder, kafka.librdkafka, self._options)
+        options, live = self._options, lambda: view_runner(session).live
+        self._readers = KafkaReaders(session, self._name, decoder, kafka.librdkafka, options, live)
         topic = kafka.dead_letter_topic
         letters = partial(self._send_dead_letters, topic) if topic else None
         self._writer = Writer(session, tables, reading, decoder, letters, listener)

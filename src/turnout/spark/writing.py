@@ -32,6 +32,9 @@ SMALL_BATCH = 20_000
 PART_ROWS = 1_200_000
 """About how many rows of both sides one task joins while a view is built, at most: of keys and ids."""
 
+SHORTER = 3
+"""By how much parts are smaller while small batches come, which wait for the end of a task."""
+
 MOST_ROWS_HELD = 4_800_000
 """About how many rows of both sides all tasks together join at once: the driver has their results in memory."""
 
@@ -174,7 +177,8 @@ class Writer:
             # A chain runs one step after the other, and cannot tell which share one part is.
             over = partial(self._told, over, share) if view.by_key and rows.state.whole else over
             cores = self.session.sparkContext.defaultParallelism
-            batch.replace(view, rows.in_parts(PartRunner(folder, cores, partial(_parts, cores), over)))
+            parts = partial(_parts, cores, PART_ROWS // SHORTER if runner.live else PART_ROWS)
+            batch.replace(view, rows.in_parts(PartRunner(folder, cores, parts, over)))
 
     def _told(
         self,
@@ -202,6 +206,6 @@ class Writer:
         return lost, gaps
 
 
-def _parts(cores: int, size: int) -> int:
-    """In how many parts so many rows of both sides of a join are joined."""
-    return cores * (size // (cores * min(PART_ROWS, MOST_ROWS_HELD // cores)) + 1)
+def _parts(cores: int, part: int, size: int) -> int:
+    """In how many parts of about `part` rows so many rows of both sides of a join are joined."""
+    return cores * (size // (cores * min(part, MOST_ROWS_HELD // cores)) + 1)

@@ -136,13 +136,16 @@ class CatchUp:
         ahead: deque[tuple[Piece, Future[Decoded]]] = deque()
         planned, records = self._at, FIRST_PIECE
         ended = False
-        while not self._stopped.is_set():
+
+        def read_on() -> None:
+            nonlocal planned, ended
             while not ended and len(ahead) < read_ahead(self._readers.cores):
                 piece = self._plan(planned, records)
                 ahead.append((piece, threads.submit(self._read, piece)))
                 planned, ended = piece.end, piece.last
-            if not ahead:
-                return
+
+        read_on()
+        while ahead and not self._stopped.is_set():
             piece, reading = ahead.popleft()
             try:
                 decoded = reading.result()
@@ -154,6 +157,7 @@ class CatchUp:
                 ahead.extendleft((part, threads.submit(self._read, part)) for part in reversed(divided))
                 continue
             records = piece_records(piece, decoded)
+            read_on()
             self._take(piece, decoded)
 
     def _read(self, piece: Piece) -> Decoded:

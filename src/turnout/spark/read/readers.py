@@ -57,6 +57,9 @@ pay for their start."""
 TASK_RECORDS = 125_000
 """How many records a task reads at most: the jobs of other generations wait for the end of one."""
 
+SHORT_TASK_RECORDS = 50_000
+"""How many of a catch-up while small batches come, each of which has two jobs that wait."""
+
 SMALLEST_TASK = 5_000
 """A task reads at least so many records, if there are."""
 
@@ -122,6 +125,8 @@ class KafkaReaders:
     decoder: RecordDecoder
     properties: Callable[[], Mapping[str, Any]]
     options: Callable[[], Mapping[str, str]]
+    live: Callable[[], bool] = lambda: False
+    """Whether small batches of any generation come: then what is no batch is read in short tasks."""
     careful: bool = False
 
     def with_care(self) -> KafkaReaders:
@@ -147,7 +152,8 @@ class KafkaReaders:
                 decoded = self._by_source(start, end)
                 if decoded is not None:
                     return decoded
-            return self._in_tasks(start, end)
+            short = batch is None and self.live()
+            return self._in_tasks(start, end, SHORT_TASK_RECORDS if short else TASK_RECORDS)
 
     def _of_stream(self, batch: DataFrame, start: Offsets) -> Decoded | None:
         """Read a batch of the stream; None where some record does not come as it is."""
@@ -179,8 +185,8 @@ class KafkaReaders:
             return None
         return None if records is None else self.decoder.decode(records)
 
-    def _in_tasks(self, start: Offsets, end: Offsets) -> Decoded:
-        """Read by librdkafka in Spark's tasks; TurnoutError where Kafka does not give the records.
+    def _in_tasks(self, start: Offsets, end: Offsets, most: int) -> Decoded:
+        """Read by librdkafka in Spark's tasks of up to `most` records; TurnoutError where Kafka does not give them.
 
         Workers that are elsewhere get the code, and have no folder to leave rows in.
         """
@@ -188,7 +194,7 @@ class KafkaReaders:
         if not here:
             carry_code()
         properties = {**self.properties(), **(ONE_BATCH if self.careful else {})}
-        ranges = split(decoder.topics, start, end, self.cores)
+        ranges = split(decoder.topics, start, end, self.cores, most)
         made = partial(tempfile.TemporaryDirectory, dir=scratch(self.session), ignore_cleanup_errors=True)
         with made(prefix=f"bulk-{self.name}-") if here else contextlib.nullcontext() as folder:
             job = task.task(properties, decoder.for_workers(), folder, decoder.largest_bytes)
@@ -263,10 +269,10 @@ def decoded_parts(results: Sequence[TaskResult]) -> list[Decoded]:
     return [read_file(one.file or one.data or b"") for one in results]
 
 
-def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int) -> list[Range]:
-    """The ranges of a job's tasks: up to `TASK_RECORDS` each, or less where some cores would have nothing to do."""
+def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int, most: int = TASK_RECORDS) -> list[Range]:
+    """The ranges of a job's tasks: up to `most` records each, or less where some cores would have nothing to do."""
     total = sum(max(0, end.next[place] - max(0, first)) for place, first in start.next.items())
-    most = max(SMALLEST_TASK, min(TASK_RECORDS, -(-total // cores)))
+    most = max(SMALLEST_TASK, min(most, -(-total // cores)))
     ranges = []
     for (topic, partition), first in start.next.items():
         until = end.next[topic, partition]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,9 @@ from turnout.spark.views.row_files import Frame, frame_of, read_parquet
 
 MAX_BYTES = 32 << 20
 """Up to this size (48 MB) Spark has rows that it reads from a file at hand, and not only when a task asks."""
+
+LIVE_SECONDS = 2.0
+"""So long after a small batch another one is expected."""
 
 _NUMBERS = itertools.count()
 
@@ -120,6 +124,7 @@ class ViewRunner:
         self.planned: dict[tuple[object, ...], PlannedView] = {}
         """By the SQL, and the columns of the rows that it is over."""
         self._session = session
+        self._joined_at = float("-inf")
         self._planning = threading.Lock()
         self._planners: dict[bool, SparkSession] = {}
         self._idle: dict[bool, SimpleQueue[SparkSession]] = {True: SimpleQueue(), False: SimpleQueue()}
@@ -150,11 +155,17 @@ class ViewRunner:
         finally:
             self._idle[own].put(session)
 
+    @property
+    def live(self) -> bool:
+        """Whether small batches come: each waits for the end of a task of somebody else, who should have short ones."""
+        return time.monotonic() - self._joined_at < LIVE_SECONDS
+
     def over_rows(self, view: ViewTable, rows: Mapping[str, pa.Table], *, unique: bool = False) -> pa.Table:
         """The view over rows held in memory, by its relations; of a joined view the ids.
 
         With `unique` no two right rows of a source have one key.
         """
+        self._joined_at = time.monotonic()
         sql = view.narrow_sql_if_unique if unique else view.narrow_sql
         own = view.own_sql
         if unique and not own:
