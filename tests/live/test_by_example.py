@@ -21,6 +21,7 @@ from turnout.config import KafkaSettings, load
 from turnout.kafka import topics as kafka_topics
 from turnout.kafka.clients import is_compacted
 from turnout.kafka.topics import Topics
+from turnout.local.broker import free_port
 from turnout.local.demo_data import HARBOUR, People, SampleProducer
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
 
@@ -31,7 +32,12 @@ TopicName = Callable[[str], str]
 
 
 def turnout(broker: EmbeddedBroker, *arguments: str) -> Result:
-    environment = {"TURNOUT_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers, "COLUMNS": "200"}
+    # Port 10000 is taken where a demo runs beside the tests.
+    environment = {
+        "TURNOUT_KAFKA__BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+        "TURNOUT_SERVER__PORT": str(free_port()),
+        "COLUMNS": "200",
+    }
     return CliRunner().invoke(app, list(arguments), env=environment)
 
 
