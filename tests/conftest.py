@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import itertools
 import os
@@ -55,6 +56,12 @@ def pytest_configure() -> None:
     """End at once in an environment that `make setup` has not brought up to date: programs import what is installed."""
     if not list(metadata.distributions(name="turnout-client")):
         pytest.exit("turnout-client is not installed in this environment: run make setup", 1)
+    atexit.register(_drop_last_words)
+
+
+def _drop_last_words() -> None:
+    """Close stderr for what DuckDB prints after Python has ended: a list of what daemon threads of tests still hold."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stderr__.fileno() if sys.__stderr__ else 2)
 
 
 def pytest_collection_finish() -> None:

@@ -119,5 +119,5 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
         demo.send_signal(number)
         code = demo.wait(patience())
     assert code == 0, output.read_text()
-    assert "Traceback" not in output.read_text()
+    assert "Traceback" not in output.read_text() and "leaked" not in output.read_text()
     wait_until(lambda: not any(map(lives, family)), what="the end of all processes")

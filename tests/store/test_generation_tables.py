@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,12 @@ from turnout.plan.offsets import OFFSET_BITS
 from turnout.plan.tables import ViewTable
 from turnout.store.batch_rows import hash_sql
 from turnout.store.batches import Batch, Progress
-from turnout.store.database import Database
+from turnout.store.database import Database, scalar
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.query.windows import Window, read_window
 from turnout.store.views.joined import JoinedRows
 from turnout.store.views.parts import Files
+from turnout.testing import patience
 
 
 @pytest.fixture
@@ -297,3 +299,23 @@ def test_hashes_of_another_version_are_renewed(tmp_path: Path) -> None:
     with tables.database.read() as cursor:
         assert cursor.execute(hashes).fetchall() == right
         assert len({value for _, value in right}) == 3
+
+
+def test_store_is_closed_when_the_statements_of_other_threads_have_ended(tmp_path: Path) -> None:
+    database = Database.open(tmp_path)
+    began = threading.Event()
+    counts: list[int] = []
+
+    def count() -> None:
+        with database.cursor() as cursor:
+            began.set()
+            pairs = "SELECT count(*) FROM range(20_000) AS a, range(20_000) AS b WHERE a.range + b.range > 7"
+            counts.append(scalar(cursor, pairs))
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    assert began.wait(patience())
+    database.close()
+    counting.join(patience())
+    # Where the statement had not begun, it does not run at all.
+    assert counts in ([], [20_000**2 - 36])

@@ -1,6 +1,9 @@
 """Held windows against the SQL of windows: whatever changes, they are the first rows that the query answers."""
 
 import re
+import subprocess
+import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -19,6 +22,7 @@ from turnout.store.feed import Delta
 from turnout.store.identity import ROW
 from turnout.store.query.window_rows import KEY, DeltaQueries, Held, Order, hold
 from turnout.store.query.windows import Window
+from turnout.testing import patience
 from turnout_client.column_types import ColumnType
 
 _NAN, _INF = float("nan"), float("inf")
@@ -199,3 +203,23 @@ def test_held_rows_keep_no_more_memory_than_they_need(most: int) -> None:
     rows = large.append_column(KEY, pa.array([b"k"] * 2000))
     held = hold(rows.slice(0, most), most, 2000)
     assert sum(column.get_total_buffer_size() for column in held.rows.columns) < 10_000
+
+
+def test_forked_child_leaves_the_databases_of_other_threads_alone() -> None:
+    """Python frees what is of other threads alone; a database that is freed in a child waits there for threads."""
+    delta = Delta(_SCHEMA.empty_table(), _SCHEMA.empty_table())
+    calculated, over = threading.Event(), threading.Event()
+
+    def calculate() -> None:
+        _QUERIES.change_set(delta, ["text"])
+        calculated.set()
+        over.wait(patience())
+
+    thread = threading.Thread(target=calculate)
+    thread.start()
+    assert calculated.wait(patience())
+    child = subprocess.Popen([sys.executable, "-c", ""], preexec_fn=lambda: None)
+    ended = child.wait(patience())
+    over.set()
+    thread.join()
+    assert ended == 0

@@ -3,12 +3,13 @@
 import logging
 import os
 import resource
+import sys
 import threading
 import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -53,6 +54,13 @@ def run(
     as_json = LogFormat(log_format or settings.log.format) is LogFormat.JSON
     log_to_stderr(partial(masked, values=hidden_texts(settings)), as_json=as_json)
     service.run(settings, insecure=insecure, on_ready=_tell_start)
+    _end_process()
+
+
+def _end_process() -> NoReturn:
+    """End at once when all is closed: Python would list on stderr what daemon threads still hold of DuckDB."""
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _tell_start(url: str) -> None:
@@ -117,6 +125,7 @@ def demo(
     from turnout.local import demo as demonstration
 
     demonstration.run(port=port, records_per_second=rate, data=data)
+    _end_process()
 
 
 @app.command(epilog=examples("turnout broker --port 9092 --data ./kafka-data"))

@@ -10,8 +10,9 @@ import ctypes
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -132,7 +133,9 @@ class Database:
     def _connect(self) -> duckdb.DuckDBPyConnection:
         new = not self.path.exists()
         try:
-            connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit})
+            # The format of DuckDB 1 takes no longer, and an older Turnout opens it too.
+            kept = {"storage_compatibility_version": "v1.0.0"}
+            connection = duckdb.connect(str(self.path), config={"memory_limit": self._memory_limit, **kept})
         except duckdb.IOException as error:
             if new and "No space" in str(error):
                 self.path.unlink(missing_ok=True)  # the beginning of a file is no store, also when there is room again
@@ -209,11 +212,16 @@ class Database:
     def reopen(self) -> None:
         """Close and open again: the way out after an error that DuckDB holds to be fatal, such as a full disk."""
         with self._shared:
-            self._connection.close()
+            self.close()
             self._connection = self._connect()
 
     def close(self) -> None:
-        self._connection.close()
+        """Close when the statements of other threads have ended: DuckDB refuses to while one runs."""
+        while True:
+            try:
+                return self._connection.close()
+            except duckdb.ResourceInUseException:
+                time.sleep(0.01)
 
 
 def scalar(
@@ -233,8 +241,8 @@ def first_row(
 
 
 def arrow_table(cursor: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
-    """Run a statement; its rows in memory."""
-    return cursor.execute(sql, list(parameters)).to_arrow_table()
+    """Run a statement; its rows in memory, as a relation gives them: a result of `execute` copies them."""
+    return cursor.sql(sql, params=list(parameters)).to_arrow_table()
 
 
 @contextmanager
@@ -282,11 +290,9 @@ def give_back() -> None:
 
 
 def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
-    try:
+    # A failed COMMIT has already ended the transaction; the first error is the one to tell.
+    with suppress(duckdb.Error):
         cursor.execute("ROLLBACK")
-    except duckdb.Error:
-        # A failed COMMIT has already ended the transaction; the first error is the one to tell.
-        return
 
 
 def store_failed(error: duckdb.Error) -> TurnoutError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import duckdb
 
@@ -114,12 +114,10 @@ class GenerationTables:
 
     def left_out(self, cursor: duckdb.DuckDBPyConnection | None = None) -> KeysLeftOut:
         """The keys that are left out of views after the last batch."""
-        if self._left_out is None and cursor is None:
-            with self.database.read() as reading:
-                return self.left_out(reading)
-        if self._left_out is None and cursor is not None:
-            self._left_out = read_left_out(cursor, self.schema)
-        return self._left_out or {}
+        if self._left_out is None:
+            with nullcontext(cursor) if cursor else self.database.read() as reading:
+                self._left_out = read_left_out(reading, self.schema)
+        return self._left_out
 
     def figures(self, cursor: duckdb.DuckDBPyConnection, from_latest: Collection[str]) -> Figures:
         """Count what guards compare, in the caller's snapshot; `from_latest` are the topics read from their ends."""

@@ -114,7 +114,7 @@ def open_difference(database: Readable, asked: DifferenceQuestion) -> Iterator[D
 @contextmanager
 def _compared(
     database: Readable, asked: DifferenceQuestion
-) -> Iterator[tuple[DifferenceResult, duckdb.DuckDBPyConnection]]:
+) -> Iterator[tuple[DifferenceResult, duckdb.DuckDBPyRelation]]:
     """The result without rows, and the statement that gives them."""
     window = asked.window
     with open_snapshot(database) as snapshot:
@@ -155,6 +155,7 @@ class _Comparison:
     """The SQL of one comparison. `f` is the old row of a pair and `t` the new one; their `_n` is the same."""
 
     def __init__(self, snapshot: Snapshot, before: StoredTable, after: StoredTable, asked: DifferenceQuestion) -> None:
+        self._snapshot = snapshot
         self._run = snapshot.query
         self._tables = before, after
         self._window = window = asked.window
@@ -239,7 +240,7 @@ class _Comparison:
             tuple(ComparedColumn(name, kind.name, count) for (name, kind), count in columns),
         )
 
-    def select(self) -> duckdb.DuckDBPyConnection:
+    def select(self) -> duckdb.DuckDBPyRelation:
         """The rows of the window; a removed row is sorted by its old values, any other by its new ones."""
         names = [quoted(name) for name in self.columns]
         pairs = [f"f.{name} AS _f{at}, t.{name} AS _t{at}" for at, name in enumerate(names)]
@@ -255,7 +256,7 @@ class _Comparison:
         )
         limit = [] if self._window.limit is None else [self._window.limit]
         asked = [self._change, *limit, self._window.offset]
-        return self._run(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", asked)
+        return self._snapshot.relation(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", asked)
 
     def sink_records(self) -> int:
         """How many records a sink writes for the swap: of row ids that are new or gone, or have another JSON."""

@@ -367,7 +367,7 @@ class _Explaining:
             stored = self._rows(f"{self._ranked(side)} SELECT _id, _ts FROM same", side.parameters)
             places = [self._record(source, number, moment) for number, moment in stored]
             ends = {(one.topic, one.partition): one.offset for one in places if not one.deleted}
-            key = self._snapshot.query(f"SELECT {side.value} AS value", list(side.parameters)).to_arrow_table()
+            key = self._snapshot.relation(f"SELECT {side.value} AS value", list(side.parameters)).to_arrow_table()
             self._searches[asked] = OlderSearch(source, key["value"][0], ends) if ends else None
         return self._searches[asked]
 

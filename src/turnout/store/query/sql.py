@@ -266,7 +266,7 @@ def _columns(snapshot: Snapshot, name: str, query: Query) -> pa.RecordBatchReade
     table = snapshot.table(name)
     chosen = [c for c in table.columns if query.all_columns or c.casefold() in query.names]
     columns = ", ".join(quoted(column) for column in chosen or list(table.columns)[:1])
-    return snapshot.query(f"SELECT {columns} FROM {table.source}").to_arrow_reader(_BATCH_ROWS)
+    return snapshot.relation(f"SELECT {columns} FROM {table.source}").to_arrow_reader(_BATCH_ROWS)
 
 
 def _shown(rows: pa.Table, kinds: Sequence[str]) -> tuple[tuple[Column, ...], pa.Table]:
@@ -321,11 +321,10 @@ def _explained(error: str, text: str, columns: Sequence[str] = ()) -> TurnoutErr
 
 
 def _position(told: Mapping[str, Any], text: str) -> tuple[int, int] | None:
-    """The line and the column, from 1, of DuckDB's position: its parser counts characters, the rest of it bytes."""
+    """The line and the column, from 1, of DuckDB's position, which counts bytes."""
     if not str(told.get("position", "")).isdigit():
         return None
-    at = int(told["position"])
-    before = text[:at] if told.get("error_subtype") == "SYNTAX_ERROR" else text.encode()[:at].decode(errors="ignore")
+    before = text.encode()[: int(told["position"])].decode(errors="ignore")
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 

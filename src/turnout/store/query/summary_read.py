@@ -7,7 +7,6 @@ table is read again.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -114,7 +113,7 @@ def read_summary(database: Readable, summary: Summary) -> SummaryResult:
         statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
         text = statement.show(f"({statement.read(table.source)})")
         with _sum_faults():
-            found = snapshot.query(text, statement.parameters).to_arrow_table()
+            found = snapshot.relation(text, statement.parameters).to_arrow_table()
         return _result(summary, statement, snapshot.position(table), *_totalled(found))
 
 
@@ -125,7 +124,7 @@ def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
         statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
         text = f"{statement.read_kept(table.source)} LIMIT {MAX_KEPT_GROUPS + 1}"
         with _sum_faults():
-            groups = snapshot.query(text, statement.parameters).to_arrow_table()
+            groups = snapshot.relation(text, statement.parameters).to_arrow_table()
         if groups.num_rows > MAX_KEPT_GROUPS or not _is_sure(statement, groups):
             return None
         columns = frozenset([*_counted_by(summary), *term_columns(summary.where, table.columns)])
@@ -273,12 +272,8 @@ def _common_order(statements: Sequence[Statement]) -> tuple[tuple[str, bool], ..
 class SummaryQueries(SmallDatabase):
     """Calculations on kept groups."""
 
-    @functools.cached_property
-    def _connection(self) -> duckdb.DuckDBPyConnection:
-        connection = super()._connection
-        # Of few rows the planning takes longest, and these steps of it gain nothing there.
-        connection.execute("SET disabled_optimizers = 'join_order,statistics_propagation,cte_inlining,common_subplan'")
-        return connection
+    # Of few rows the planning takes longest, and these steps of it gain nothing there.
+    _optimizers_off = "join_order,statistics_propagation,cte_inlining,common_subplan"
 
     def show(self, kept: KeptGroups) -> SummaryResult:
         with registered(self._connection, kept=kept.groups), _sum_faults():

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import duckdb
 import pyarrow as pa
@@ -177,15 +176,26 @@ class Sifted:
         return replace(held, rows=rows) if rows.num_rows <= most else first(rows, most, held.total)
 
 
-class SmallDatabase(threading.local):
-    """A database in memory for small inputs, so on one core: one for each thread, so that none waits."""
+class SmallDatabase:
+    """A database in memory for small inputs, so on one core: one for each thread, so that none waits.
 
-    @cached_property
+    Not a `threading.local`: in a forked child Python frees what other threads have there, and DuckDB would wait for
+    threads that the child does not have.
+    """
+
+    _optimizers_off = ""
+
+    def __init__(self) -> None:
+        self._connections: dict[int, duckdb.DuckDBPyConnection] = {}
+
+    @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
-        """Made at its first use: most threads never need it."""
-        connection = duckdb.connect(config={"threads": 1})
-        connection.execute("SET TimeZone = 'UTC'")
-        return connection
+        """The one of this thread, made at its first use: most threads never need it."""
+        thread = threading.get_ident()
+        if thread not in self._connections:
+            self._connections[thread] = connection = duckdb.connect(config={"threads": 1})
+            connection.execute(f"SET TimeZone = 'UTC'; SET disabled_optimizers = '{self._optimizers_off}'")
+        return self._connections[thread]
 
 
 class DeltaQueries(SmallDatabase):

@@ -191,7 +191,7 @@ def read_positions(database: Readable, generations: Collection[int] = ()) -> Pos
 
 
 def collected(
-    selected: duckdb.DuckDBPyConnection, store: Readable, window: Window, counted: Callable[[int, int], None] | None
+    selected: duckdb.DuckDBPyRelation, store: Readable, window: Window, counted: Callable[[int, int], None] | None
 ) -> pa.Table:
     """The rows of a window in memory; TurnoutError where one that has an end has more bytes than may be.
 
@@ -324,23 +324,27 @@ class Snapshot:
     def count(self, table: StoredTable, condition: str = "TRUE", parameters: Sequence[object] = ()) -> int:
         return scalar(self._cursor, f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
 
-    def select(self, table: StoredTable, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyConnection:
+    def select(self, table: StoredTable, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyRelation:
         condition, parameters = compile_where(window.where, table.columns)
         order = compile_sort(window.sort, table.columns, identity.ties(table.hidden))
         columns = ", ".join([*(quoted(column.name) for column in chosen_columns(table, window)), *extra])
         order = f" ORDER BY {order}" if order else ""
         found = f"FROM {table.source} WHERE {condition}{order}"
         if window.limit is None:
-            return self.query(f"SELECT {columns} {found} OFFSET ?", [*parameters, window.offset])
+            return self.relation(f"SELECT {columns} {found} OFFSET ?", [*parameters, window.offset])
         # Rows by their ids: the sort then carries none of the columns that are only shown, which takes a third of the
         # time in 1M rows.
         ids = f"SELECT {_ROWID} {found} LIMIT ? OFFSET ?"
         text = f"SELECT {columns} FROM {table.source} WHERE {_ROWID} IN ({ids}){order}"
-        return self.query(text, [*parameters, window.limit, window.offset])
+        return self.relation(text, [*parameters, window.limit, window.offset])
 
     def query(self, text: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
         """A statement of the caller's, over a table's `source`."""
         return self._cursor.execute(text, parameters)
+
+    def relation(self, text: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyRelation:
+        """The rows of a SELECT of the caller's, which runs when they are taken."""
+        return self._cursor.sql(text, params=list(parameters))
 
     def version(self, table: StoredTable) -> int:
         """How often the table changed; a generation counts its own tables, the rest is counted for all."""
