@@ -85,6 +85,8 @@ def test_header_of_a_phone_stays_in_one_line_and_what_is_said_can_be_read(browse
         page.locator("#tables [data-table='users_ui']").click()
         empty = page.locator("#empty")
         expect(empty).to_contain_text("appear here when the server answers again")
+        expect(page.locator("#main")).to_have_attribute("aria-busy", "true")
+        page.wait_for_timeout(300)  # a fading takes half of that
         assert empty.evaluate(
             "(e) => [e, e.parentElement, e.closest('.body')].map((x) => getComputedStyle(x).opacity)"
         ) == ["1", "1", "1"]
