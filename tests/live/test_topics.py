@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
@@ -17,6 +17,7 @@ from in_process_orchestrator import orchestrated
 from shared_broker import RULES
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
+from turnout.kafka.clients import Partition, read_offsets
 from turnout.kafka.topics import Topics, unknown_topic
 from turnout.plan.offsets import Offsets
 from turnout.plan.plan import Start
@@ -44,6 +45,27 @@ def topics(kafka: str) -> Iterator[Topics]:
     opened = Topics(KafkaSettings(bootstrap_servers=kafka), timeout_seconds=patience())
     yield opened
     opened.close()
+
+
+@pytest.mark.parametrize("refusal", [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION])
+def test_leader_that_a_broker_does_not_know_yet_is_asked_again(
+    kafka: str, topics: Topics, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    name, asked = f"moving-leader-{refusal}", []
+    create_topic(kafka, name)
+    produce(kafka, name, [{"userId": "u1"}])
+
+    def first_refused(
+        consumer: Consumer, times: Mapping[Partition, int], timeout: float
+    ) -> tuple[dict[Partition, int], dict[Partition, KafkaError]]:
+        asked.append(times)
+        if len(asked) == 1:
+            return {}, {place: KafkaError(refusal) for place in times}
+        return read_offsets(consumer, times, timeout)
+
+    monkeypatch.setattr("turnout.kafka.topics.read_offsets", first_refused)
+    assert topics.ends([(name, 0)]) == {(name, 0): 1}
+    assert len(asked) == 2
 
 
 def allow(bootstrap: str, topic: str, user: str, operation: AclOperation) -> None:

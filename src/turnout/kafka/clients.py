@@ -40,6 +40,14 @@ Header = tuple[str, str | bytes | None]
 AT_END, AT_LOW = -1, -2
 """ListOffsets takes these in the place of a timestamp."""
 MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+NO_LEADER_YET = (
+    *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE),
+    *(KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
+)
+"""A leader is being chosen, or a broker does not know it yet: asking again helps.
+
+Errors of single partitions do not have the client's mark for that (`retriable`).
+"""
 
 SILENT = logging.getLogger(f"{__name__}.silent")
 """For clients whose messages come as errors too, or help nobody."""

@@ -17,7 +17,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from turnout.config import KafkaSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.clients import AT_END, AT_LOW, MISSING, Partition, describe, read_offsets, renewed_consumer
+from turnout.kafka.clients import (
+    AT_END,
+    AT_LOW,
+    MISSING,
+    NO_LEADER_YET,
+    Partition,
+    describe,
+    read_offsets,
+    renewed_consumer,
+)
 from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, cause_of, passes
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout.plan.nearest import did_you_mean
@@ -250,10 +259,8 @@ class Topics:
         while True:
             found = self._ask(lambda timeout: self._consumer.list_topics(topic, timeout=timeout))
             metadata = found.topics[topic]
-            if metadata.error is not None and not metadata.error.retriable():
+            if metadata.error is not None and metadata.error.code() not in NO_LEADER_YET:
                 raise self._fault(topic, metadata.error)
-            if metadata.error is not None and metadata.error.code() in MISSING:
-                raise self._unknown(topic)
             leaderless = sorted(number for number, part in metadata.partitions.items() if part.leader < 0)
             if metadata.partitions and not leaderless:
                 return sorted(metadata.partitions)
@@ -273,8 +280,7 @@ class Topics:
             if not failed:
                 return offsets
             (topic, _), error = next(iter(failed.items()))
-            # A leader that just moved answers with a retriable error.
-            if not error.retriable() or time.monotonic() >= self._until:
+            if error.code() not in NO_LEADER_YET or time.monotonic() >= self._until:
                 raise self._fault(topic, error)
             time.sleep(0.05)
 
