@@ -147,7 +147,7 @@ def _latency(results: Results) -> Iterator[Row]:
             other = _quantile(results.get(f"{version}{way}", []), quantile)
             yield _at_most(name, own, f"{version}{said}", other, None, " ms")
     for peer, reason in results["not_run"].items():
-        yield Row("latency", "", f"{peer}: not run: {reason}")
+        yield Row("latency", "", f"{peer}: not run: {reason.partition(': ')[0]}")
     for load, systems in results["processors"].items():
         cores = [sum(usage[kind] for kind in KINDS) / usage["wall"] for usage in systems["Turnout"]]
         yield _under(f"{load}, cores", cores, 0.5, "", 2)
@@ -318,11 +318,8 @@ def headlines(document: Results) -> str:
         for text, show, own, *others in _compared(measures, ("Turnout", *peers))
     ]
     *first, (text, own, *shipped, ratio) = lines
-    tuned = [_quantile(measures["latency"][f"{peer}{FAST_CYCLE}"], "p50") for peer in peers]
-    both = [
-        f"{one} as shipped, {statistics.median(other):.0f} ms with a cycle of 100 ms"
-        for one, other in zip(shipped, tuned, strict=True)
-    ]
+    tuned = [_tuned(measures["latency"].get(f"{peer}{FAST_CYCLE}", [])) for peer in peers]
+    both = [f"{one} as shipped{other}" for one, other in zip(shipped, tuned, strict=True)]
     lines = [*first, (text, own, *both, ratio)]
     swap = measures["swap"]
     text = f"a swap with {swap['rows']:,} rows to read, while a reader asks all the time"
@@ -331,6 +328,10 @@ def headlines(document: Results) -> str:
     reopened = ["the viewer reopens its table"] * len(peers)
     lines.append((text, f"{statistics.median(swap['earliest']):.1f} s, {lost}", *reopened, ""))
     return _table(("measure", "Turnout", *peers, "ratio"), lines)
+
+
+def _tuned(runs: list[Results]) -> str:
+    return f", {statistics.median(_quantile(runs, 'p50')):.0f} ms with a cycle of 100 ms" if runs else ""
 
 
 def _times_better(own: list[float], other: list[float]) -> str:
@@ -347,7 +348,7 @@ def _compared(measures: Results, names: tuple[str, ...]) -> Iterator[tuple[Any, 
     memory = catch_up["memory_mb"]
     yield "memory then", lambda size: f"{size:,.0f} MB", *(memory[name] for name in names)
     text = f"record to viewer, median, {latency['per_second']} records/s in each topic"
-    yield text, lambda taken: f"{taken:.0f} ms", *(_quantile(latency[name], "p50") for name in names)
+    yield text, lambda taken: f"{taken:,.0f} ms", *(_quantile(latency[name], "p50") for name in names)
 
 
 def markdown(document: Results) -> str:
