@@ -322,16 +322,16 @@ def headlines(document: Results) -> str:
     both = [f"{one} as shipped{other}" for one, other in zip(shipped, tuned, strict=True)]
     lines = [*first, (text, own, *both, ratio)]
     swap = measures["swap"]
-    text = f"a swap with {swap['rows']:,} rows to read, while a reader asks all the time"
+    text = f"swap with {swap['rows']:,} rows to read, under constant reads"
     reads = swap["earliest reads"]
     lost = f"{reads['errors']} errors, {reads['incomplete']} incomplete answers"
-    reopened = ["the viewer reopens its table"] * len(peers)
+    reopened = ["the viewer reopens its table", "the same"][: len(peers)]
     lines.append((text, f"{statistics.median(swap['earliest']):.1f} s, {lost}", *reopened, ""))
     return _table(("measure", "Turnout", *peers, "ratio"), lines)
 
 
 def _tuned(runs: list[Results]) -> str:
-    return f", {statistics.median(_quantile(runs, 'p50')):.0f} ms with a cycle of 100 ms" if runs else ""
+    return f", {statistics.median(_quantile(runs, 'p50')):.0f} ms with 100 ms cycles" if runs else ""
 
 
 def _times_better(own: list[float], other: list[float]) -> str:
