@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -307,7 +308,8 @@ def test_store_is_closed_when_the_statements_of_other_threads_have_ended(tmp_pat
     counts: list[int] = []
 
     def count() -> None:
-        with database.cursor() as cursor:
+        # Where the statement had not begun, it does not run at all.
+        with suppress(duckdb.ConnectionException), database.cursor() as cursor:
             began.set()
             pairs = "SELECT count(*) FROM range(20_000) AS a, range(20_000) AS b WHERE a.range + b.range > 7"
             counts.append(scalar(cursor, pairs))
@@ -317,5 +319,4 @@ def test_store_is_closed_when_the_statements_of_other_threads_have_ended(tmp_pat
     assert began.wait(patience())
     database.close()
     counting.join(patience())
-    # Where the statement had not begun, it does not run at all.
     assert counts in ([], [20_000**2 - 36])
