@@ -10,7 +10,7 @@ export const MAX_HISTORY_SECONDS = 3600;
 export const MAX_SUBSCRIPTIONS = 32;
 export const SNAPSHOT_PART_ROWS = 50000;
 
-/** Why the server ended a connection. */
+/** The close codes of the server. */
 export const CloseCode = {
   TOO_LARGE: 1009,
   STOPPING: 1012,
