@@ -57,7 +57,7 @@ def main() -> None:
     def end() -> None:
         say(event="cold", seconds=time.monotonic() - started)
         sys.stdin.readline()
-        os._exit(0)  # the engine has no way to end from outside
+        os._exit(0)  # the engine cannot be ended from outside
 
     pw.io.subscribe(complete, on_change=seen)
     started = time.monotonic()

@@ -78,7 +78,7 @@ class Subscription(ABC, Generic[E]):
         """End the subscription and wait for its threads; it can be called from any thread, also from its callback."""
         self._set_state(State.CLOSED)
         self._live.remove(self)
-        # A callback may close its own subscription; one that never returns must not hold up closing.
+        # A callback may close its own subscription; one that never returns must not block closing.
         if self._callbacks is not None and self._callbacks is not threading.current_thread():
             self._callbacks.join(_JOIN_SECONDS)
 

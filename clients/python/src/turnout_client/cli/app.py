@@ -66,7 +66,7 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    pretty_exceptions_show_locals=False,  # they may hold secrets
+    pretty_exceptions_show_locals=False,  # local variables may contain secrets
     help="Query and swap the live tables of a running Turnout. Start with: turnout-client tables",
     epilog="Example:  turnout-client tables --url http://turnout.example:10000",
 )
