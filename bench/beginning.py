@@ -1,7 +1,7 @@
-"""Start: from the command `turnout run` to the first row over HTTP, with the jars in the cache; then a first swap.
+"""Start: the time from `turnout run` to the first row over HTTP, with cached jars; then the first swap.
 
-The swap is what somebody does who tries the demo: small topics, 20 records a second in all, a page that has been open
-for a moment, and nothing of the kind done before in that process.
+The swap is like that of a first user of the demo: small topics, 20 records a second in all, a few seconds after the
+start, and the first swap of its process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOK_SECONDS = 3.0
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Seconds of some starts, each with an empty data folder, and of the first swap of each."""
+    """Return the seconds of each start, with an empty data folder, and of its first swap."""
     pair, other = bench.pair("start", ROWS), bench.pair("start-other", ROWS)
     taken, swaps = [], []
     for number in range(bench.sizes.runs):

@@ -1,4 +1,4 @@
-"""Capacity: what a million rows more cost in memory and on disk, from two first builds of different sizes."""
+"""Capacity: the memory and disk space of a million additional rows, from two first builds of different sizes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from turnout_side import first_build, running
 
 SHARES = (0.1, 1.0)
 SETTLE_SECONDS = 20.0
-"""By then the JVM has given back what the catch-up needed, and the store has written its file."""
+"""The time in which the JVM releases the memory of the catch-up and the store writes its file."""
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """For each size: rows of all tables, memory of Spark's JVM and of the store with its server, and of the file."""
+    """Return for each size the rows of all tables, the memory of Spark's JVM and of the server, and the file size."""
     taken = []
     for share in SHARES:
         pair = bench.pair(f"capacity-{share:g}", int(bench.sizes.records * share))

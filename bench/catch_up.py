@@ -1,7 +1,7 @@
-"""Catch-up: everything from earliest to the complete left join, cold and warm, beside the peers and the limit.
+"""Catch-up: the time to read all records and complete the left join, cold and warm, compared with the peers.
 
-Cold is a freshly started process, from the moment it begins to read: starting is told apart. Warm is the same once more
-in a process that has done it before: for Turnout a swap, from the control message to a subscriber that has all tables.
+Cold is a new process, from the moment it begins to read; its start is measured separately. Warm is the same again in
+the same process: for Turnout a swap, from the control message to a subscriber that has all tables.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Results = dict[str, Any]
 
 
 def measure(bench: Bench) -> Results:
-    """Seconds by variant and system, memory at the complete join, and who could not run."""
+    """Return seconds by variant and system, memory at the complete join, and the peers that could not run."""
     pairs = {name: bench.pair(f"catch-up-{n}", bench.sizes.records, n) for name, n in VARIANTS.items()}
     results: Results = {"records": bench.sizes.records, "not_run": {}, "memory_mb": {}, "start_up": {}}
     results["variants"] = {name: {} for name in VARIANTS}
     results["processors"] = {}
-    # How often each at most, over each variant: the slow ones once over the first, to end in time.
+    # The maximum number of runs for each variant: slow peers run only once, to limit the duration.
     systems: list[tuple[str, tuple[int, int], Callable[[Bench, Results, str, Pair], None]]] = [
         ("raw", (3, 3), _raw),
         *((name, (3, 2), partial(_deephaven, name)) for name in environments.DEEPHAVENS),
@@ -64,7 +64,7 @@ def _several(
     most: tuple[int, int],
     run: Callable[[Bench, Results, str, Pair], None],
 ) -> None:
-    """Some runs of one system over each variant; the reason where it cannot."""
+    """Run one system several times on each variant; if it cannot run, note the reason."""
     for (variant, pair), times in zip(pairs.items(), most, strict=True):
         runs = min(times, bench.sizes.runs)
         for number in range(runs):
@@ -88,7 +88,7 @@ def _note_usage(results: Results, variant: str, way: str, name: str, usage: Usag
 
 
 def _turnout(bench: Bench, results: Results, pairs: dict[str, Pair]) -> None:
-    """Cold on the first variant, then warm to the other and back, in each process; once cold on the other."""
+    """Run Turnout cold on the first variant, then warm on the other and the first; finally once cold on the other."""
     first, other = pairs
     turns = [(first, [other, first])] * bench.sizes.runs + [(other, [])]
     for number, (cold, warm) in enumerate(turns):

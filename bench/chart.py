@@ -1,4 +1,4 @@
-"""bench/chart.svg: how long a catch-up takes, and how old a record is when it is seen, as bars."""
+"""Write bench/chart.svg: the duration of a catch-up, and the latency of records, as bars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCRIPT = Path(__file__).resolve().parent / "peers" / "draw.py"
 
 
 def write(document: dict[str, Any], file: Path, console: Console) -> None:
-    """Draw with matplotlib, in an environment of its own; without it there is no chart, and that is said."""
+    """Draw the chart with matplotlib in a separate environment; if that fails, print a message instead."""
     panels = [panel for panel in (_catch_up(document), _latency(document)) if panel["bars"]]
     try:
         interpreter = environments.python("chart")

@@ -1,7 +1,7 @@
 """Cluster: catch-up on a standalone Spark cluster of separate processes, with one and with two worker cores.
 
-Warm: the executors have done it before. Everything is on this machine, the driver with its store and the broker too, so
-a second worker core is not a second core more.
+The executors are warm. Everything runs on this machine, also the driver with its store and the broker, so a second
+worker core is not an additional core.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ CORES = (1, 2)
 MOST_RUNS = 2
 MEMORY = "1g"
 JOINS = ("natural", "left")
-"""The same rows by two names: each swap is a change, and `start` has it read everything anew."""
+"""Two joins with the same rows, so that each swap is a change; `start` makes it read all records again."""
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Seconds from the control record to a subscriber that has all tables, by the number of worker cores.
+    """Return seconds from the control record to a subscriber that has all tables, by the number of worker cores.
 
-    And the processor time that the executors and the driver took: the first is spread over a cluster, the second not.
+    Also return the processor time of the executors, which a cluster distributes, and of the driver, which it does not.
     """
     pair = bench.pair("cluster", min(bench.sizes.records, MOST_RECORDS))
     taken: dict[str, list[float]] = {}
@@ -52,7 +52,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def _used(cluster: SparkCluster, side: TurnoutSide) -> dict[str, float]:
-    """Processor time since the start of each, in seconds."""
+    """Return the processor seconds of the executors and the driver since their start."""
     workers = (tree_cpu_seconds(worker.process.pid) for worker in cluster.workers.values())
     driver_jvm = tree_cpu_seconds(side.java().pid)
     return {

@@ -1,4 +1,4 @@
-"""What every measure needs: the options, a folder, the one broker, and the records on it."""
+"""The context of all measures: sizes, a folder, the broker, and the records on it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from turnout.testing import delete_topic
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of everything; `--quick` takes less."""
+    """The sizes and durations of the measures; `--quick` has smaller ones."""
 
     records: int = 1_000_000
     runs: int = 3
     seconds: float = 10.0
     compile_seconds: float = 15.0
-    """How long load flows before it is measured what it costs: all are JVMs, which compile what they run often."""
+    """The seconds of load before costs are measured, in which the JVMs compile frequently used code."""
     first_seconds: float = 30.0
-    """How long the latency of a fresh process is followed; its steady one is measured after that."""
+    """The seconds for which the latency of a new process is measured, before its steady state."""
     sustained_seconds: float = 60.0
     idle_seconds: float = 20.0
     swap_rows: int = 100_000
@@ -55,21 +55,21 @@ QUICK = Sizes(
 
 @dataclass(slots=True)
 class Bench:
-    """One run of the bench."""
+    """A run of the bench."""
 
     sizes: Sizes
     folder: Path
     bootstrap: str
     console: Console
     peers: Sequence[str] = ()
-    """Those to run beside Turnout in a catch-up; all where none is named."""
+    """The peers to run in the catch-up; empty means all."""
     _pairs: dict[str, Pair] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
         self.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/] {text}", highlight=False)
 
     def pair(self, name: str, count: int, updates: int = 1) -> Pair:
-        """Topics of that name, filled when they are first asked for."""
+        """Return the topics with this name; the first call fills them."""
         if name not in self._pairs:
             pair = Pair(f"{name}-users", f"{name}-accounts", count, updates)
             with Progress(console=self.console, transient=True) as progress:
@@ -79,14 +79,14 @@ class Bench:
         return self._pairs[name]
 
     def drop(self, name: str) -> None:
-        """Give the disk space of topics back that nobody reads any more."""
+        """Delete topics that no later measure reads, to free disk space."""
         pair = self._pairs.pop(name)
         for topic in pair.topics:
             delete_topic(self.bootstrap, topic)
 
     @contextmanager
     def own_folder(self, name: str) -> Iterator[Path]:
-        """A folder that is gone after the measure: stores are large."""
+        """Yield a folder that is removed after the measure, because stores are large."""
         folder = self.folder / name
         folder.mkdir()
         try:

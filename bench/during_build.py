@@ -1,4 +1,4 @@
-"""A build beside it: the latency of the published generation while another one catches up on the large topics."""
+"""Latency of the published generation while another generation catches up on the large topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_RUNS = 2
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """p50 and p99 of each run, without a build and with one; and how long the builds took."""
+    """Return p50 and p99 of each run, without and during a build, and the seconds of the builds."""
     pair = bench.pair("catch-up-1", bench.sizes.records)
     topics = fresh_topics(bench.bootstrap, "beside")
     results: dict[str, Any] = {"alone": [], "beside": [], "build_seconds": []}
@@ -40,7 +40,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def _while_building(side: TurnoutSide, pair: Pair) -> tuple[list[float], float]:
-    """The ages until the new generation is published, by a subscription that stays with the old one."""
+    """Return the latencies of the old generation until the new one is published, and the seconds of the build."""
     shown = side.status()["generation"]
     published = threading.Event()
 

@@ -1,6 +1,6 @@
-"""What peers need, in environments of their own below bench/out/env: made on demand, with pinned versions.
+"""The environments of the peers, in bench/out/env: created on demand, with pinned versions.
 
-A peer that cannot be installed here raises `Unavailable` with the reason; the bench reports it and goes on.
+If a peer cannot be installed, `Unavailable` is raised with the reason; the bench reports it and continues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENVIRONMENTS = FOLDER / "out" / "env"
 INSTALL_SECONDS = 600
 
 PACKAGES = {
-    # Deephaven's own metadata names neither pytz nor a bitstring that works with it.
+    # Deephaven's metadata omits pytz and a compatible version of bitstring.
     **{
         f"Deephaven {version}": (
             f"deephaven-server=={version}",
@@ -37,24 +37,24 @@ PACKAGES = {
 
 
 DEEPHAVENS = tuple(name for name in PACKAGES if name.startswith("Deephaven"))
-"""Both versions: the newest first, which ratios and targets are against."""
+"""Both versions, with the newest first; ratios and targets compare with the newest."""
 FAST_CYCLE = ", 100 ms cycle"
-"""What is added to the name of a Deephaven with this cycle instead of the one of a second."""
+"""The suffix of the name of a Deephaven with this cycle instead of one second."""
 
 NEEDED = {"catch-up": (*DEEPHAVENS, "pathway"), "latency": DEEPHAVENS}
 
 
-class Unavailable(Exception):  # noqa: N818 - no error: the reason why a peer is not in the table
-    """This peer cannot run here."""
+class Unavailable(Exception):  # noqa: N818 - not an error: the reason why a peer is not in the table
+    """The peer cannot run on this machine."""
 
 
 _unavailable: dict[str, str] = {}
 
 
 def install(measures: Iterable[str]) -> None:
-    """What these measures need, before anything is measured; what fails is told when it is asked for."""
+    """Install the environments of these measures in advance; a failure is raised when the environment is used."""
     names = {environment for measure in measures for environment in NEEDED.get(measure, ())}
-    # Side by side: most of the time goes into waiting for files.
+    # In parallel, because an installation mostly waits for downloads.
     with ThreadPoolExecutor() as installers:
         list(installers.map(_try, sorted(names)))
 
@@ -67,7 +67,7 @@ def _try(name: str) -> None:
 
 
 def python(name: str) -> Path:
-    """The interpreter of an environment, installed first where it is not there."""
+    """Return the interpreter of an environment; install the environment if it does not exist."""
     if name in _unavailable:
         raise Unavailable(_unavailable[name])
     folder = ENVIRONMENTS / name
@@ -82,7 +82,7 @@ def python(name: str) -> Path:
 
 
 def class_path(set_name: str) -> str:
-    """The jars of a set of bench/jars.lock, fetched and verified as Turnout's own are."""
+    """Return the class path of a set of bench/jars.lock, whose jars are fetched and verified like Turnout's own."""
     try:
         files = jars.fetch(_locked(set_name), jars.cache_folder())
     except TurnoutError as error:
@@ -91,7 +91,7 @@ def class_path(set_name: str) -> str:
 
 
 def jar_version(set_name: str, artifact: str) -> str:
-    """The locked version of a jar."""
+    """Return the locked version of a jar."""
     return next(jar.version for jar in _locked(set_name) if jar.artifact == artifact)
 
 
@@ -106,7 +106,7 @@ def _jar(coordinates: str, size: int, sha256: str) -> jars.Jar:
 
 
 def java_command(source: Path, set_name: str) -> list[str]:
-    """The command that runs a peer's source file, which is compiled first."""
+    """Compile a peer's source file, and return the command that runs it."""
     if shutil.which("javac") is None:
         raise Unavailable("no JDK: a JRE cannot compile the peer's source")
     jars_of_set = class_path(set_name)

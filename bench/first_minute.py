@@ -1,7 +1,7 @@
-"""How long a stranger waits for the first joined rows: `make demo` in a new clone, with a new home and empty caches.
+"""Measure the time of a new user to the first joined rows: `make demo` in a new clone, with empty home and caches.
 
-Run it alone on a quiet machine: `python bench/first_minute.py`. It prints each line of the demo with its second, and
-the second at which `final_ui` had rows over HTTP.
+Run `python bench/first_minute.py` alone on a quiet machine. It prints each line of the demo with its time, and the time
+at which `final_ui` had rows over HTTP.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _CACHES = ("XDG_CACHE_HOME", "TURNOUT_CACHE", "UV_CACHE_DIR", "PIP_CACHE_DIR", "
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=10990)
-    parser.add_argument("--limit", type=float, default=600, help="seconds after which it is ended")
+    parser.add_argument("--limit", type=float, default=600, help="seconds after which the demo is ended")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="turnout first minute ") as folder:
         home, clone = Path(folder) / "home", Path(folder) / "turnout"
         home.mkdir()
-        for name in (".npmrc", ".config/pip/pip.conf"):  # where packages come from is not part of the measure
+        for name in (".npmrc", ".config/pip/pip.conf"):  # the registries of packages are not part of the measure
             if (Path.home() / name).exists():
                 (home / name).parent.mkdir(parents=True, exist_ok=True)
                 (home / name).symlink_to(Path.home() / name)
@@ -45,7 +45,7 @@ def main() -> None:
         try:
             while not _has_rows(arguments.port):
                 if demo.poll() is not None or time.monotonic() - began > arguments.limit:
-                    raise SystemExit("error: no rows came; see the lines above")
+                    raise SystemExit("error: there were no rows; see the lines above")
                 time.sleep(0.1)
             print(f"{time.monotonic() - began:6.1f} s  joined rows over HTTP", flush=True)
         finally:

@@ -1,9 +1,8 @@
-"""Growth: what a small batch and a window cost with few and with many rows in the tables.
+"""Growth: the time of a small batch and of a window with few and with many rows in the tables.
 
-One process, moved from small topics to large ones by swaps. A small batch is some accounts of random keys, all of one
-moment; it ends when a subscriber's window shows that moment. Nothing else is produced. A window's first read is of a
-filter or an order that nobody has asked for before; a repeated one is of the same order, with and without a batch in
-between.
+One process swaps from small topics to larger ones. A small batch is 50 accounts of random keys with the same time; it
+ends when a subscriber's window shows that time. Nothing else is produced. The first read of a window uses a filter or
+an order that was never used before; a repeated read uses the same order, with and without a batch in between.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from turnout_side import SHORT_LINGER, TurnoutSide, running, swap_seconds
 BATCH = 50
 TIMES = 15
 _DROPPED = 5
-"""The first ones after a swap are not counted: they find everything cold."""
+"""The number of first values after a swap that are not counted, because caches are cold."""
 _SORTED = {"limit": 50, "sort": "-balance", "where": "age>=30"}
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Milliseconds by number of rows: of a small batch to a subscriber, and of windows over HTTP."""
+    """Return milliseconds by number of rows: of small batches to a subscriber, and of windows over HTTP."""
     results: dict[str, Any] = {}
     smallest = bench.pair(f"growth-{bench.sizes.growth[0]}", bench.sizes.growth[0])
     with (
@@ -49,13 +48,13 @@ def measure(bench: Bench) -> dict[str, Any]:
             for name, milliseconds in taken.items():
                 results.setdefault(name, {})[str(rows)] = milliseconds
     for rows in bench.sizes.growth:
-        if rows != bench.sizes.records:  # viewers look at these
+        if rows != bench.sizes.records:  # the measure `viewers` uses these topics
             bench.drop(f"growth-{rows}")
     return results
 
 
 def _queries() -> dict[str, Iterator[dict[str, Any]]]:
-    """What is read, a query for each time."""
+    """Return the queries of each kind, one for each repetition."""
     numbers = range(_DROPPED + TIMES)
     orders = permutations(("userId", "name", "email", "age"))
     return {

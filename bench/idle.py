@@ -1,6 +1,6 @@
-"""Idle: how much of a core all processes of Turnout take with 20 records a second in all, and with none.
+"""Idle: the cores that all processes of Turnout use with 20 records a second in all, and without new records.
 
-The broker is not one of them. Nobody is subscribed: what viewers cost is a measure of its own.
+The broker is not counted. There are no subscribers; the measure `viewers` covers them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SETTLE_SECONDS = 10.0
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Cores by load, after it has flowed, or rested, for a while."""
+    """Return the cores for each load, measured after a settling time."""
     pair = bench.pair("idle", ROWS)
     results: dict[str, Any] = {"seconds": bench.sizes.idle_seconds, "cores": {}, "processors": {}}
     with bench.own_folder("idle") as folder, running(folder, bench.bootstrap, pair.topics) as side:

@@ -1,7 +1,7 @@
-"""Kept rows: swaps that copy what was read, from the control record or the applied file to a subscriber.
+"""Kept rows: swaps that copy rows instead of reading them again, from the request to a subscriber.
 
-One process has caught up on the large topics. The part "whole" is the swap that keeps nothing: it reads both topics
-again, as `"start": "earliest"` asks.
+One process has caught up on the large topics. The part "whole" is a swap that keeps nothing: with `"start": "earliest"`
+it reads both topics again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from turnout.testing import wait_until
 from turnout_side import SHORT_LINGER, TurnoutSide, running, shown_seconds
 
 JOINS = ("inner", "left")
-"""In turn; a process begins with `left`. Each user has an account, so both have the same rows."""
+"""The joins to alternate; a process starts with `left`. Each user has an account, so both have the same rows."""
 PHASES = ("buildSeconds", "catchUpSeconds", "publishSeconds")
 MOST_ROUNDS = 2
-"""Of swaps that read: each round has two that read one topic, and two that read both."""
+"""The maximum rounds of swaps that read: each round has two that read one topic, and two that read both."""
 
 Results = dict[str, Any]
 
 
 def measure(bench: Bench) -> Results:
-    """Seconds by part, what each kept and read, and the seconds of its phases by the history of swaps."""
+    """Return for each part its seconds, its kept and read rows, and the seconds of its phases from the history."""
     large, other = (bench.pair(f"catch-up-{n}", bench.sizes.records, n) for n in (1, 5))
     small = bench.pair("swap-a", bench.sizes.swap_rows)
     results: Results = {"rows": large.records, "small_rows": small.records, "parts": {}}
@@ -48,7 +48,7 @@ def measure(bench: Bench) -> Results:
 
 
 class _Parts:
-    """Measures swaps of one process, one after the other, and notes them under the name of a part."""
+    """A recorder that measures swaps of one process and stores them by the name of a part."""
 
     def __init__(self, bench: Bench, side: TurnoutSide, parts: Results) -> None:
         self.side = side
@@ -57,11 +57,11 @@ class _Parts:
         self._parts = parts
 
     def swap(self, part: str, rows: int, **message: Any) -> None:
-        """A swap by a control record; it is not noted if `part` is empty."""
+        """Measure a swap by a control record; it is not stored if `part` is empty."""
         self.take(part, rows, lambda: self.side.ask(**message))
 
     def take(self, part: str, rows: int, begin: Callable[[], float], added: tuple[str, ...] = ()) -> None:
-        """A swap that `begin` asks for; every table, those that it adds too, has so many rows then."""
+        """Measure the swap that `begin` requests; afterwards all tables, also `added` ones, must have `rows` rows."""
         wait_until(lambda: not self.side.status()["lingering"], 60, what="the generation before is retired")
         seconds = shown_seconds(self.side, begin, added, rows)
         if not part:
@@ -74,13 +74,13 @@ class _Parts:
 
 
 def _joins(measured: _Parts, part: str, rows: int) -> None:
-    """Another join, twice in each run: there and back."""
+    """Change the join twice in each run: there and back."""
     for number in range(2 * measured.runs):
         measured.swap(part, rows, joinType=JOINS[number % 2])
 
 
 def _views(measured: _Parts, rows: int) -> None:
-    """Another view beside `final_ui` in each run, by an applied file; the one of the run before is left out."""
+    """Add another view beside `final_ui` in each run by an applied file, without the view of the previous run."""
     document = yaml.safe_load(measured.side.config.read_text())
     for number in range(measured.runs):
         table = f"accounts_first_{number}"
@@ -91,7 +91,7 @@ def _views(measured: _Parts, rows: int) -> None:
 
 
 def _one_topic(measured: _Parts, large: Pair, other: Pair) -> None:
-    """Other users with the same accounts, and back: the accounts kept, then everything read."""
+    """Swap the users' topic and back: first with kept accounts, then reading everything."""
     for _ in range(min(MOST_ROUNDS, measured.runs)):
         for part, more in (("one topic", {}), ("whole", {"start": "earliest"})):
             for users in (other.users, large.users):
@@ -99,7 +99,7 @@ def _one_topic(measured: _Parts, large: Pair, other: Pair) -> None:
 
 
 def _apply(side: TurnoutSide, text: str) -> float:
-    """Apply a file; the moment in which that began."""
+    """Apply a file; return the time at which the request began."""
     began = time.monotonic()
     answer = side.put_config(text)
     answer.raise_for_status()
@@ -109,7 +109,7 @@ def _apply(side: TurnoutSide, text: str) -> float:
 
 
 def _history(side: TurnoutSide) -> tuple[dict[str, dict[str, int]], dict[str, float]]:
-    """What the newest swap kept and read of each source, and the seconds of its phases."""
+    """Return the kept and read rows of each source in the newest swap, and the seconds of its phases."""
     [swap] = side.rows("swaps", where=f"generation = {side.status()['generation']}")
     return orjson.loads(swap["sources"]), {phase: swap[phase] for phase in PHASES}
 

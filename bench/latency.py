@@ -1,4 +1,4 @@
-"""From produce to a subscriber: records carry their moment (load.py), and their age is taken when they arrive."""
+"""Latency from produce to a subscriber: records contain their time (load.py); their age is measured at arrival."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """p50 and p99 of each run: Turnout, and each Deephaven as shipped (a cycle of one second) and with one of 100 ms.
+    """Return p50 and p99 of each run: Turnout, and each Deephaven with its default cycle (1 s) and with 100 ms.
 
-    Turnout's first seconds are told apart from its steady state, which is measured after them.
+    Turnout's first seconds are measured separately from the steady state after them.
     """
     runs, seconds = bench.sizes.runs, bench.sizes.seconds
     results: dict[str, Any] = {"per_second": PER_SECOND, "not_run": {}}
@@ -72,12 +72,12 @@ def _several(side: TurnoutSide, seconds: float, runs: int) -> tuple[list[dict[st
 
 
 def wait_flowing(side: TurnoutSide) -> None:
-    """Until joined rows are shown: the first batch of a process takes seconds, and is not what is measured here."""
+    """Wait until there are joined rows: the first batch of a process takes seconds and is not measured here."""
     wait_until(lambda: side.total("final_ui", where="balance is not null") > 0, 60, what="the first joined row")
 
 
 def fresh_topics(bootstrap: str, name: str) -> tuple[str, str]:
-    """Two empty topics of a measure's own."""
+    """Create two empty topics for a measure, and return their names."""
     topics = (f"{name}-users", f"{name}-accounts")
     for topic in topics:
         create_topic(bootstrap, topic, 2)
@@ -85,7 +85,7 @@ def fresh_topics(bootstrap: str, name: str) -> tuple[str, str]:
 
 
 def quantiles(ages: Sequence[float]) -> dict[str, float]:
-    """p50 and p99, and how many there were."""
+    """Return p50, p99 and the number of ages."""
     if len(ages) < 100:
         raise RuntimeError(f"only {len(ages)} records were seen")
     cuts = statistics.quantiles(ages, n=100)
@@ -100,7 +100,7 @@ def of_changes(
     table: str = "final_ui",
     ended: threading.Event | None = None,
 ) -> list[float]:
-    """The ages of all records that a subscriber to a table's changes is told in that time, or until `ended` is set."""
+    """Return the ages of all records that a subscriber to changes receives for `seconds`, or until `ended` is set."""
     return asyncio.run(_follow_changes(side.live, warm_up, seconds, table, ended or threading.Event()))
 
 
@@ -128,17 +128,17 @@ async def _follow_changes(
 
 
 def _ages(message: dict[str, Any], age: int, balance: int, begin: float, now: float) -> list[float]:
-    """A new row has its user's moment and maybe its account's; a changed one its account's."""
+    """Return the ages in a message: a new row has its user's time and maybe its account's, a changed row the latter."""
     inserted, updated = message["insert"]["rows"], message["update"]["rows"]
     moments = [row[age] for row in inserted] + [row[balance] for row in (*inserted, *updated)]
     return [now - moment for moment in moments if moment is not None and moment > begin]
 
 
 def of_window(side: TurnoutSide, seconds: float, warm_up: float = WARM_UP_SECONDS) -> list[float]:
-    """As `of_changes`, where records are too many to be told one by one: the newest of a window stands for all before.
+    """Return ages as `of_changes`, for rates at which records cannot be sent one by one.
 
-    A window of the newest account shows, with each message, up to which moment records are in. What was produced
-    between the moments of two messages is seen with the second one; ages are taken for each millisecond between.
+    A window of the newest account shows with each message the time up to which records have arrived. Records produced
+    between the times of two messages arrive with the second one; there is one age for each millisecond in between.
     """
     return asyncio.run(_follow_window(side.live, warm_up, seconds))
 
@@ -163,14 +163,14 @@ async def _follow_window(address: str, warm_up: float, seconds: float) -> list[f
             newest = message["rows"][0][[column["name"] for column in message["columns"]].index("balance")] or 0.0
             ages += [now - moment for moment in range(int(seen), int(newest))]
             seen = max(seen, newest)
-        # What has not been seen at the end is at least this old.
+        # Records that have not arrived at the end are at least this old.
         now = time.time() * 1000
         ages += [now - moment for moment in range(int(seen), int(now))] if now - seen > 1000 else []
     return ages
 
 
 def deephaven(bench: Bench, version: str, cycle_ms: int | None, runs: int) -> tuple[list[list[float]], list[Usage]]:
-    """Ages at a client that is subscribed to Deephaven's joined table, by its own Python client."""
+    """Return the ages at a subscriber of Deephaven's joined table, measured by Deephaven's Python client."""
     bootstrap, seconds = bench.bootstrap, bench.sizes.seconds
     interpreter = str(environments.python(version))
     topics = fresh_topics(bootstrap, f"latency-{version.replace(' ', '-')}-{cycle_ms or 'shipped'}")
@@ -180,7 +180,7 @@ def deephaven(bench: Bench, version: str, cycle_ms: int | None, runs: int) -> tu
     results, usages = [], []
     with Peer(command) as server, Load(bootstrap, topics, PER_SECOND).running():
         port = server.wait("serving", 90)["port"]
-        # As long as for Turnout, less what the client takes to start.
+        # The same time as for Turnout, minus the start of the client.
         time.sleep(max(0.0, bench.sizes.first_seconds - 5))
         for _ in range(runs):
             viewer = [interpreter, str(FOLDER / "peers" / "deephaven_viewer.py"), "--port", str(port)]

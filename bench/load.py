@@ -1,7 +1,7 @@
-"""Records that carry the moment they were produced, at a steady rate in both topics, from a process of its own.
+"""A load of records that contain their produce time, at a steady rate in both topics, from a separate process.
 
-Users are new ones, each with the moment in `age`; accounts are those of users that came before, with the moment in
-`balance`. Both in milliseconds since 1970.
+Each user is new and has the time in `age`; each account belongs to an earlier user and has the time in `balance`. Both
+are milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STOP_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """So many records a second in each topic."""
+    """A steady load of `per_second` records in each topic."""
 
     bootstrap: str
     topics: tuple[str, str]

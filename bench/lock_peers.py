@@ -1,4 +1,4 @@
-"""Regenerate ``bench/jars.lock``: coordinates and SHA-256 of the jars of peers. Needs Maven, like lock_jars.py."""
+"""Regenerate ``bench/jars.lock``: coordinates and SHA-256 of the peers' jars. It needs Maven, like lock_jars.py."""
 
 from __future__ import annotations
 

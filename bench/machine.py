@@ -1,4 +1,4 @@
-"""The machine and the versions that results belong to."""
+"""The description of the machine and the versions, for the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import turnout
 
 
 def describe() -> dict[str, Any]:
-    """For the results: without these no figure means anything."""
+    """Return the machine and the versions, without which the results cannot be compared."""
     return {
         "machine": {
             "cores": os.cpu_count(),

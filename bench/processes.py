@@ -1,4 +1,4 @@
-"""A peer in a process of its own: it says what happens as one JSON object a line, and is ended with its children."""
+"""A peer in a separate process, which reports events as one JSON object per line; ending it ends its children."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import psutil
 
 STOP_SECONDS = 2
 KILLED_SECONDS = 30
-"""The memory of a large process is given back before it is gone."""
+"""The time limit after SIGKILL: releasing the memory of a large process takes seconds."""
 
 
 class PeerFailed(Exception):  # noqa: N818 - reported as the peer's result
-    """The peer ended, or said nothing in time."""
+    """The peer ended, or reported no event in time."""
 
 
 class Peer:
-    """One peer's process, from start to end of the block."""
+    """The process of a peer, from the start to the end of a `with` block."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] = {}) -> None:
         self._command = list(command)
@@ -48,7 +48,7 @@ class Peer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # By its own group: engines leave children behind, and some hang at exit.
+        # Signal the whole process group, because engines leave children behind, and some hang at exit.
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(self._process.pid, number)
@@ -67,13 +67,13 @@ class Peer:
         return tree_mb(self._process.pid)
 
     def go_on(self) -> None:
-        """Answer a peer that waits for a line."""
+        """Send a line to a peer that waits for one."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()
 
     def wait(self, event: str, timeout: float) -> dict[str, Any]:
-        """The event of that name; others are skipped."""
+        """Wait for an event by its name, and return it; other events are skipped."""
         try:
             while (said := self._events.get(timeout=timeout)) is not None:
                 if said["event"] == "error":
@@ -99,7 +99,7 @@ class Peer:
 
 
 def tree_mb(pid: int) -> float:
-    """Resident memory of a process and all its children."""
+    """Return the resident memory of a process and all its children in MB."""
     total = 0.0
     process = psutil.Process(pid)
     for one in [process, *process.children(recursive=True)]:
@@ -111,7 +111,7 @@ def tree_mb(pid: int) -> float:
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """Processor time of a process, of all its children, and of those that have ended."""
+    """Return the processor time of a process and all its children, also of ended children."""
     total = 0.0
     process = psutil.Process(pid)
     for one in [process, *process.children(recursive=True)]:

@@ -1,7 +1,7 @@
-"""Processor seconds of a process and its children, by what they were used for: a JVM by kind of thread, Python apart.
+"""Processor seconds of a process and its children by use: JVMs by kind of thread, and Python processes.
 
-Times depend on what else runs on the machine; processor seconds hardly do. A snapshot reads `/proc` once (some
-milliseconds); `used` is the difference of two. Without `/proc` snapshots are empty, and so is the difference.
+Elapsed times depend on other programs on the machine; processor seconds hardly do. A snapshot reads `/proc` once, in a
+few milliseconds; `used` returns the difference of two. Without `/proc` snapshots and differences are empty.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ KINDS = (COMPILER, COLLECTOR, TASKS, JVM, ENDED, PYTHON, WORKERS, OTHER)
 
 _PROC = Path("/proc")
 
-# How the names of threads begin. Linux cuts them at 15 characters, and the JVM gives them to its threads.
+# The prefixes of thread names. The JVM names its threads, and Linux cuts the names at 15 characters.
 _THREADS = (
     (COMPILER, ("C1 CompilerThre", "C2 CompilerThre", "Sweeper thread")),
-    # Without threads of its own a collector works in the VM's.
+    # A serial collector has no threads and runs in the VM Thread.
     (COLLECTOR, ("GC Thread", "G1 ", "VM Thread", "ZWorker", "ZDriver", "Shenandoah")),
     (TASKS, ("Executor task", "stdout writer")),
-    # A JVM inside Python (Deephaven's) shares its process with Python's threads.
+    # Deephaven's JVM runs inside a Python process, together with Python's threads.
     (PYTHON, ("python",)),
 )
 _JVM_MARK = "VM Thread"
 
 Usage = dict[str, float]
-"""Seconds by kind; `wall` is the time between the two snapshots."""
+"""The seconds by kind; `wall` is the time between the two snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """A line of `/proc`: of a process (with what its ended children used) or of one of its threads."""
+    """The processor time of a process (with that of its ended children) or of a thread, from `/proc`."""
 
     name: str
     own: float
@@ -54,17 +54,17 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What had been used at one moment."""
+    """The processor time used so far, at one moment."""
 
     moment: float
     by_process: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Seconds by kind; all of a JVM's under `JVM`. What an ended child used is its parent's: sums only grow."""
+    """Seconds by kind; all of a JVM under `JVM`. The time of an ended child moves to its parent, so sums only grow."""
     threads: dict[tuple[int, int], tuple[str, float]] = field(default_factory=dict)
-    """Kind and seconds of each thread of a JVM, by its number and start."""
+    """The kind and seconds of each JVM thread, by its id and start time."""
 
 
 def snapshot(pid: int) -> Snapshot:
-    """Of a process and everything that it started and that still runs."""
+    """Take a snapshot of a process and all its running descendants."""
     taken = Snapshot(time.monotonic())
     if not (_PROC / "self" / "task").exists():
         return taken
@@ -76,17 +76,17 @@ def snapshot(pid: int) -> Snapshot:
                 _add(taken, process, OTHER)
             continue
         _add(taken, child, JVM)
-        # What a JVM starts are Spark's Python workers, by way of pyspark.daemon.
+        # The children of a JVM are Spark's Python workers, started by pyspark.daemon.
         for process in _children(child, recursive=True):
             _add(taken, process, WORKERS)
     return taken
 
 
 def used(before: Snapshot, after: Snapshot) -> Usage:
-    """What was used between two moments, by kind.
+    """Return the processor seconds between two snapshots, by kind.
 
-    A thread that ended meanwhile is in its process's sum and nowhere else; so is the part of a second that is lost
-    where each thread's time is cut to hundredths.
+    `ENDED` has the time of threads that ended meanwhile, which is known only from the sum of the process, and the
+    fractions that are lost because the time of each thread is cut to hundredths of a second.
     """
     if not after.by_process:
         return {}
@@ -126,7 +126,7 @@ def _threads(pid: int) -> Iterator[tuple[int, Stat]]:
 
 
 def _stat(folder: Path) -> Stat | None:
-    """None where it has ended. The name is in brackets and may hold anything, brackets too."""
+    """Read a `stat` file; return None if the process has ended. The name is in brackets and may contain brackets."""
     try:
         before, _, after = (folder / "stat").read_text(errors="replace").rpartition(")")
     except OSError:

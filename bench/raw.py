@@ -1,4 +1,4 @@
-"""The limit of any reader: librdkafka reads and counts the same records, in a process that does nothing else."""
+"""The upper limit of any reader: librdkafka reads and counts the same records without decoding them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TIMEOUT_SECONDS = 120
 
 
 def seconds(bootstrap: str, topics: tuple[str, str], count: int) -> float:
-    """From the first records to the last: what joining a group costs is not counted, in favour of the limit."""
+    """Return the seconds from the first to the last record, without the time to join the consumer group."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

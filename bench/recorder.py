@@ -1,7 +1,7 @@
-"""`turnout`, with a record of when it does what: `python recorder.py FILE run -c turnout.yaml`.
+"""Run `turnout` and record the times of its stages: `python recorder.py FILE run -c turnout.yaml`.
 
-The methods below are wrapped before the command runs, so Turnout itself has no code for it. Each call is one line of
-FILE as JSON: stage, thread, and its first and last moment in seconds since 1970.
+The functions below are wrapped before the command runs, so that Turnout needs no code for it. Each call writes one JSON
+line to FILE: stage, thread, start and end in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ STAGES = {
     "turnout.spark.writing:Writer.store": "store a live batch",
     "turnout.swap.publisher:Publisher.publish": "publish",
 }
-"""Functions and methods, and what they are in a picture; those that are indented run inside of the one above."""
+"""Functions and methods with their stage in a picture; indented stages run inside the stage above."""
 
 
 def record(file: TextIO) -> None:
-    """Wrap the stages."""
+    """Wrap all stages, so that they write to the file."""
     writing = threading.Lock()
 
     def wrapped(function: Callable[..., Any], stage: str) -> Callable[..., Any]:

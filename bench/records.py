@@ -1,8 +1,8 @@
-"""The records that everyone reads: written once, in large batches, the same for all.
+"""The records that all systems read, written once in large batches.
 
-Of a key's accounts the newest has an account type that no other has (`NEWEST`), so that "complete" can be asked of any
-system with one filter: every user row, joined with that type. Records have their key as Kafka's message key too:
-Turnout and Deephaven do not use it, Kafka Streams would have to write everything once more without it.
+The newest account of each key has a unique account type (`NEWEST`), so that one filter finds in any system whether the
+join is complete: every user row is joined with that type. Records have their key also as Kafka's message key; Turnout
+and Deephaven do not use it, but without it Kafka Streams would have to repartition all records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two topics with `records` records each, of `records / updates` keys."""
+    """Two topics with `records` records each, for `records / updates` keys."""
 
     users: str
     accounts: str
@@ -39,7 +39,7 @@ class Pair:
 
 
 def write(bootstrap: str, pair: Pair, progress: Progress) -> float:
-    """Make the topics and fill them; the seconds that took. A key's records are in one partition, in their order."""
+    """Create and fill the topics; return the seconds. The records of a key are in one partition, in order."""
     started = time.monotonic()
     for topic in pair.topics:
         create_topic(bootstrap, topic, PARTITIONS)
@@ -66,7 +66,7 @@ def write(bootstrap: str, pair: Pair, progress: Progress) -> float:
             while len(producer) > 1_000_000:
                 producer.poll(0.05)
     if left := producer.flush(120):
-        raise TimeoutError(f"{left} records of {pair.users}, {pair.accounts} were not taken by the broker within 120 s")
+        raise TimeoutError(f"the broker did not accept {left} records of {pair.users}, {pair.accounts} within 120 s")
     progress.remove_task(task)
     return time.monotonic() - started
 
@@ -75,7 +75,7 @@ def _send(producer: Producer, topic: str, partition: int, values: list[tuple[int
     records = [{"key": b"user-%d" % key, "value": value} for key, value in values]
     taken = producer.produce_batch(topic, records, partition=partition)
     if taken != len(values):
-        raise RuntimeError(f"the client took {taken} of {len(values)} records for {topic}")
+        raise RuntimeError(f"the client accepted {taken} of {len(values)} records for {topic}")
 
 
 def _user(key: int, update: int) -> bytes:

@@ -1,4 +1,4 @@
-"""From results to the rows of the table: measure, Turnout, peer, ratio, target, met. Pure."""
+"""Conversion of results to the rows of the table: measure, Turnout, peer, ratio, target, met. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Results = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table; `met` is None where there is no target."""
+    """A row of the table; `met` is None if there is no target."""
 
     measure: str
     turnout: str
@@ -40,11 +40,11 @@ CATCH_UP_TARGETS = {
     ("5 updates a key", "cold"): 1.0,
     ("5 updates a key", "warm"): 1.2,
 }
-"""The least ratio of rates to the newest Deephaven."""
+"""The minimum ratios of rates, compared with the newest Deephaven."""
 
 
 def rows(measures: Results) -> list[Row]:
-    """The rows of every measure that was taken, in the order of the table."""
+    """Return the rows of all measures in the results, in the order of the table."""
     makers: dict[str, Callable[[Results], Iterator[Row]]] = {
         "catch-up": _catch_up,
         "latency": _latency,
@@ -65,7 +65,7 @@ def rows(measures: Results) -> list[Row]:
 
 
 def spread(values: list[float], unit: str = " s", digits: int = 1) -> str:
-    """The median, the least and the most, and how many there were where they are fewer than three."""
+    """Format the median, the minimum and the maximum, and the number of runs if there are fewer than three."""
     middle = f"{statistics.median(values):,.{digits}f}{unit}"
     if len(values) == 1:
         return f"{middle} (1 run)"
@@ -92,7 +92,7 @@ def _catch_up(results: Results) -> Iterator[Row]:
 
 
 def _against(name: str, own: list[float], peer: str, other: list[float] | None, least: float | None = None) -> Row:
-    """Ratios are of rates: 2 x is twice as fast as the peer."""
+    """Return a row that compares rates: 2 x is twice as fast as the peer; `least` is the target."""
     target = "" if least is None else f"at least {least:g} x"
     if not other:
         return Row(name, spread(own), f"{peer}: not run", "", target)
@@ -102,12 +102,12 @@ def _against(name: str, own: list[float], peer: str, other: list[float] | None, 
 
 
 def _under(name: str, taken: list[float], most: float, unit: str = " s", digits: int = 1) -> Row:
-    """A median that has to be under a target."""
+    """Return a row whose median must be under a target."""
     return Row(name, spread(taken, unit, digits), "", "", f"under {most:g}{unit}", statistics.median(taken) < most)
 
 
 def _to_itself(name: str, taken: list[float], base: tuple[str, list[float]], most: float | None, unit: str) -> Row:
-    """Beside what the same measure gave under other circumstances; less is better."""
+    """Return a row that compares a measure with itself under other conditions; less is better."""
     words, other = base
     digits = 0 if unit == " ms" else 2
     ratio = statistics.median(taken) / statistics.median(other)
@@ -122,14 +122,14 @@ def _to_itself(name: str, taken: list[float], base: tuple[str, list[float]], mos
 
 
 def _memory(memory: Results) -> Iterator[Row]:
-    own, name = memory["Turnout"], "memory of all processes at that point, 1 record a key"
+    own, name = memory["Turnout"], "memory of all processes after the catch-up, 1 record a key"
     for peer in DEEPHAVENS:
         most = 0.8 if peer == DEEPHAVENS[0] else None
         yield _at_most(name, own, peer, memory.get(peer), most, " MB")
 
 
 def _at_most(name: str, own: list[float], peer: str, other: list[float] | None, most: float | None, unit: str) -> Row:
-    """A size or a time beside a peer's; less is better."""
+    """Return a row that compares a size or a time with a peer's; less is better."""
     target = "" if most is None else f"at most {most:g} x"
     if not other:
         return Row(name, spread(own, unit, 0), f"{peer}: not run", "", target)
@@ -155,7 +155,7 @@ def _latency(results: Results) -> Iterator[Row]:
     if first := results.get("first"):
         for quantile in ("p50", "p99"):
             name = f"latency in the first {results['first_seconds']:g} s after the first row, {quantile}"
-            base = ("after that", _quantile(results["Turnout"], quantile))
+            base = ("in the steady state", _quantile(results["Turnout"], quantile))
             yield _to_itself(name, _quantile(first, quantile), base, 2.0, " ms")
 
 
@@ -168,7 +168,7 @@ def _sustained(results: Results) -> Iterator[Row]:
     taken = f"{results['p99_ms'] / 1000:.2f} s (p50 {results['p50_ms'] / 1000:.2f} s)"
     yield Row(f"{name}, p99", taken, "", "", "under 1.2 s", results["p99_ms"] < 1200)
     drained = results["drain_seconds"]
-    after = "not even a minute after the end" if drained is None else f"even {drained:.1f} s after the end"
+    after = "still a lag a minute after the end" if drained is None else f"no lag {drained:.1f} s after the end"
     yield Row(
         f"{name}, lag at the end",
         f"{results['lag_at_end']:,} records; {after}",
@@ -224,16 +224,18 @@ def _growth(results: Results) -> Iterator[Row]:
         ("first_filter_ms", "first window of a filter over HTTP", 2.0),
         ("first_sort_ms", "first window of an order over HTTP", 2.0),
         ("first_sorted_window_ms", "first sorted and filtered window over HTTP", 2.0),
-        ("window_ms", "window over HTTP again", 1.5),
-        ("sorted_window_ms", "sorted and filtered window over HTTP again", 1.5),
-        ("moved_window_ms", "the same after a small batch", 1.5),
+        ("window_ms", "repeated window over HTTP", 1.5),
+        ("sorted_window_ms", "repeated sorted and filtered window over HTTP", 1.5),
+        ("moved_window_ms", "sorted and filtered window over HTTP after a small batch", 1.5),
     ):
         sizes = list(results[key])
         middles = [statistics.median(results[key][size]) for size in sizes]
         shown = ", ".join(f"{middle:,.0f}" if middle >= 10 else f"{middle:.1f}" for middle in middles)
         ratio = middles[-1] / middles[0]
         name = f"growth, {text}, {' / '.join(f'{int(size) / 1e6:g}M' for size in sizes)} rows"
-        yield Row(name, f"{shown} ms", "itself, smallest", f"{ratio:.2f} x", f"at most {most:g} x", ratio <= most)
+        yield Row(
+            name, f"{shown} ms", "itself with the fewest rows", f"{ratio:.2f} x", f"at most {most:g} x", ratio <= most
+        )
 
 
 def _summaries(results: Results) -> Iterator[Row]:
@@ -245,7 +247,8 @@ def _summaries(results: Results) -> Iterator[Row]:
     yield Row(
         f"{name}, all opened at once", f"{some['first_answers_ms'] / 1000:.1f} s until the last has its first answer"
     )
-    yield Row(f"{name}, each again after", f"{some['between_p50_ms']:,.0f} ms, p99 {some['between_p99_ms']:,.0f} ms")
+    between = f"{some['between_p50_ms']:,.0f} ms, p99 {some['between_p99_ms']:,.0f} ms"
+    yield Row(f"{name}, time between two updates", between)
     beside = f"{some['window_p50_ms']:,.0f} ms, p99 {some['window_p99_ms']:,.0f} ms"
     alone = f"itself without them {without['window_p50_ms']:,.0f} ms, p99 {without['window_p99_ms']:,.0f} ms"
     ratio = f"{some['window_p50_ms'] / without['window_p50_ms']:.2f} x" if without["window_p50_ms"] else ""
@@ -310,7 +313,7 @@ def _capacity(results: Results) -> Iterator[Row]:
 
 
 def headlines(document: Results) -> str:
-    """The five rows of the README: Turnout beside Deephaven as shipped; the ratio is to the newest one."""
+    """Return the table of the README: Turnout and Deephaven with default settings; the ratio is to the newest."""
     measures = document["measures"]
     peers = [name for name in DEEPHAVENS if name in measures["latency"]]
     lines: list[tuple[str, ...]] = [
@@ -339,20 +342,20 @@ def _times_better(own: list[float], other: list[float]) -> str:
 
 
 def _compared(measures: Results, names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """The measures that all have: what it is, how a figure is shown, Turnout's figures, those of each Deephaven."""
+    """Yield the common measures: name, format of a value, values of Turnout, values of each Deephaven."""
     catch_up, latency = measures["catch-up"], measures["latency"]
     systems = catch_up["variants"]["1 record a key"]
     for way in ("cold", "warm"):
         text = f"read {2 * catch_up['records']:,} records and join them, {way}"
         yield text, lambda seconds: f"{seconds:.1f} s", *(systems[f"{name} {way}"] for name in names)
     memory = catch_up["memory_mb"]
-    yield "memory then", lambda size: f"{size:,.0f} MB", *(memory[name] for name in names)
+    yield "memory afterwards", lambda size: f"{size:,.0f} MB", *(memory[name] for name in names)
     text = f"record to viewer, median, {latency['per_second']} records/s in each topic"
     yield text, lambda taken: f"{taken:,.0f} ms", *(_quantile(latency[name], "p50") for name in names)
 
 
 def markdown(document: Results) -> str:
-    """The tables of the page on performance, with machine and versions."""
+    """Return the tables of the page on performance, with machine and versions."""
     measures = document["measures"]
     text = [_table(COLUMNS, [row.cells for row in rows(measures)]), describe(document)]
     if usages := usage_table.rows(measures):
@@ -366,16 +369,16 @@ def _table(columns: tuple[str, ...], lines: list[tuple[str, ...]]) -> str:
 
 
 def describe(document: Results) -> str:
-    """The machine and the versions, in one paragraph."""
+    """Describe the machine and the versions in one paragraph."""
     machine = document["machine"]
     load = machine["load_before"]
-    busy = f" In the minute before, the machine had other work (load {load:.1f})." if load > 1 else ""
+    busy = f" In the minute before the run, the machine had other work (load {load:.1f})." if load > 1 else ""
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
     took = document.get("took_seconds", {})
     known = set(took) >= set(document["measures"])
     lasted = f" These measures took {sum(took.values()) / 60:.0f} minutes." if known else ""
     return (
         f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gib']:.0f} GiB, {machine['system']}; "
-        f"everything, the broker and the viewers too, on that one machine. {versions}. Medians, with the least and the "
-        f"most in brackets; written {document['written'][:10]} by `make bench`.{lasted}{busy}"
+        f"everything, also the broker and the viewers, runs on this machine. {versions}. Medians, with minimum and "
+        f"maximum in brackets; written {document['written'][:10]} by `make bench`.{lasted}{busy}"
     )

@@ -1,4 +1,4 @@
-"""`make bench`: one machine, one broker, the same records for everyone. See bench/README.md."""
+"""Run `make bench`: one machine, one broker, the same records for all systems. See bench/README.md."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ MEASURES: dict[str, Callable[[Bench], Any]] = {
 
 
 BY_NAME_ONLY = ("capacity", "timeline")
-"""Left out of a whole run, which has to end within half an hour: for a page of its own, and to look for waits."""
+"""The measures that run only by name, because a whole run must end within half an hour."""
 
 
 def main() -> int:
@@ -84,7 +84,7 @@ def main() -> int:
     document = json.loads(file.read_text()) if file.exists() and _some(options) else {"measures": {}}
     document.setdefault("took_seconds", {})
     document |= machine.describe() | {"sizes": sizes.to_json(), "written": datetime.now(UTC).isoformat("T", "seconds")}
-    with console.status("Installing the peers where they are not there ..."):
+    with console.status("Installing missing peers ..."):
         environments.install(names)
     if options.install:
         return 0
@@ -111,18 +111,18 @@ def _options() -> argparse.Namespace:
         action="extend",
         default=[],
         choices=list(MEASURES),
-        help="these measures; others keep their results",
+        help="run these measures; the others keep their results",
     )
     parser.add_argument(
-        "--peers", nargs="+", choices=catch_up.ALL_PEERS, default=[], help="of catch-up; all without it"
+        "--peers", nargs="+", choices=catch_up.ALL_PEERS, default=[], help="the peers of catch-up; default: all"
     )
     parser.add_argument("--starved", action="store_true", help="the same as --only starved")
     parser.add_argument("--records", type=int, help="records in each of the two topics (1,000,000)")
     parser.add_argument("--runs", type=int, help="runs of the short measures; medians are shown (3)")
     parser.add_argument(
-        "--seconds", type=float, help="how long each latency and each number of viewers is followed (10)"
+        "--seconds", type=float, help="the duration of each latency measure and of each number of viewers (10)"
     )
-    parser.add_argument("--quick", action="store_true", help="everything small: does it work? The figures say nothing")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to test the bench; the results mean nothing")
     parser.add_argument("--install", action="store_true", help="install the peers, measure nothing")
     parser.add_argument(
         "--markdown", action="store_true", help="print the table of bench/results.json, measure nothing"
@@ -130,13 +130,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--write-docs",
         action="store_true",
-        help="put the tables into README and docs/topics/performance.md, measure nothing",
+        help="write the tables to README.md and docs/topics/performance.md, measure nothing",
     )
     return parser.parse_args()
 
 
 def _some(options: argparse.Namespace) -> list[str]:
-    """The measures that were asked for by name."""
+    """Return the measures that were requested by name."""
     return [*options.only, *(["starved"] if options.starved and "starved" not in options.only else [])]
 
 
@@ -155,9 +155,9 @@ def _sizes(options: argparse.Namespace) -> Sizes:
 def _measure(
     options: argparse.Namespace, document: dict[str, Any], keep: Callable[[], None], console: Console
 ) -> dict[str, str]:
-    """Each measure in turn, on one broker; what fails does not end the others. Answers the reasons."""
+    """Run each measure on one broker; a failure does not end the others. Return the reasons of failures."""
     failed = {}
-    # The bench's records are large, and so is the store: not in a /tmp that may be memory.
+    # Records and stores are large, so they are not put in /tmp, which may be in memory.
     out = ROOT / "bench" / "out"
     out.mkdir(exist_ok=True)
     with (
@@ -203,7 +203,7 @@ def _usages(usages: list[tuple[str, ...]]) -> Table:
 
 def _show(options: argparse.Namespace, console: Console) -> int:
     if not RESULTS.exists():
-        console.print("[red]bench/results.json is not there:[/] run `make bench` first")
+        console.print("[red]bench/results.json does not exist:[/] run `make bench` first")
         return 1
     document = json.loads(RESULTS.read_text())
     if options.markdown:
@@ -216,7 +216,7 @@ def _show(options: argparse.Namespace, console: Console) -> int:
 
 
 def _write(page: Path, text: str, console: Console) -> int:
-    """Put the text between the marks of a page."""
+    """Write the text between the marks of a page; return the exit code."""
     before, mark, rest = page.read_text().partition(MARKS[0])
     _, end, after = rest.partition(MARKS[1])
     if not mark or not end:
@@ -227,6 +227,6 @@ def _write(page: Path, text: str, console: Console) -> int:
 
 
 if __name__ == "__main__":
-    # As an exception: what was started is ended on the way out.
+    # Convert SIGTERM to an exception, so that started processes are ended.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main())

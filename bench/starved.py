@@ -1,6 +1,6 @@
-"""Starved: latency and swaps beside two programs that take all the processor they get, and alone in the same process.
+"""Starved: latency and swaps beside two busy loops, compared with the same process alone.
 
-A ratio to itself: it says how Turnout does on a machine that others use too.
+The ratio shows how Turnout performs on a machine that other programs use.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from swaps import paused_swap
 from turnout_side import TurnoutSide, running
 
 LOOPS = 2
-# Ends by itself too: nothing may be left running where the bench is killed.
+# The loop ends after 5 minutes, so that nothing keeps running if the bench is killed.
 _LOOP = "import time\nend = time.monotonic() + 300\nwhile time.monotonic() < end: pass"
 _SWAPS = {"latest": 5, "earliest": 3}
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """p50 and p99, and seconds of swaps, alone and starved."""
+    """Return p50, p99 and seconds of swaps, alone and starved."""
     one, other = (bench.pair(f"swap-{name}", bench.sizes.swap_rows) for name in ("a", "b"))
     topics = fresh_topics(bench.bootstrap, "starved")
     results: dict[str, Any] = {"loops": LOOPS, "rows": bench.sizes.swap_rows, "alone": {}, "starved": {}}
@@ -39,7 +39,7 @@ def measure(bench: Bench) -> dict[str, Any]:
                 bench.say(f"starved: latency, {way}")
                 with beside():
                     results[way]["latency"] = [quantiles(of_changes(side, bench.sizes.seconds))]
-        paused_swap(side, one, "earliest")  # the first one of a process is a measure of its own
+        paused_swap(side, one, "earliest")  # the first swap of a process is measured elsewhere
         for way, beside in ways.items():
             bench.say(f"starved: swaps, {way}")
             with beside():
@@ -53,7 +53,7 @@ def _swaps(side: TurnoutSide, pairs: tuple[Pair, Pair], start: str, times: int) 
 
 @contextmanager
 def busy_loops() -> Iterator[None]:
-    """Two programs that do nothing as fast as they can, for a block."""
+    """Run two busy loops during a `with` block."""
     loops: list[subprocess.Popen[bytes]] = []
     try:
         loops += [subprocess.Popen([sys.executable, "-c", _LOOP]) for _ in range(LOOPS)]

@@ -1,9 +1,8 @@
-"""Summaries: fifty viewers, each with one of its own, over a large table that changes all the time.
+"""Summaries: fifty viewers with different summaries of a large table that changes all the time.
 
-A record carries the moment it was produced in its `balance`, so the largest `max(balance)` of a summary is the moment
-of its newest record: its age at arrival is the time from produce to push. All have had their first answer before ages
-count; how long that took is told by itself. A window beside them shows what they cost the
-batches: its age without them and with them.
+The `balance` of a record is its produce time, so the largest `max(balance)` of a summary is the time of its newest
+record: its age at arrival is the time from produce to push. Ages count after all viewers have their first answer; that
+time is measured separately. The age of a window, without and with summaries, shows their effect on batches.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from viewers import CHANGES_A_SECOND, WARM_UP_SECONDS, Load, cpu_seconds
 
 VIEWERS = 50
 FIRST_SECONDS = 120.0
-"""How long all may take to have their first answer: each is a read of the whole table."""
+"""The time limit for all first answers, each of which reads the whole table."""
 
 _WINDOW = {"type": "window", "id": "w", "table": "final_ui", "columns": "balance", "sort": "-balance", "limit": 1}
 
 Seen = dict[str, list[float]]
-"""Ages at arrival, of summaries and of the window, and the time between two messages of one summary."""
+"""The ages of summaries and of the window at arrival, and the time between two messages of a summary."""
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Nobody with a summary, then fifty, over one table."""
-    name = f"growth-{bench.sizes.records}"  # also those of `viewers`, which keeps them for this
+    """Measure a table without summaries, then with fifty."""
+    name = f"growth-{bench.sizes.records}"  # the topics of the measure `viewers`, which keeps them
     pair = bench.pair(name, bench.sizes.records)
     results = []
     with (
@@ -83,13 +82,13 @@ def _part(values: list[float], percent: int) -> float:
 
 
 def _view(address: str, viewers: int, seconds: float, answers: Queue[Seen]) -> None:
-    """In a process of its own, so that reading does not slow serving."""
+    """Run the viewers, in a separate process so that reading does not slow down the server."""
     answers.put(asyncio.run(_view_all(address, viewers, seconds, answers)))
 
 
 @dataclass(slots=True)
 class Viewing:
-    """What all viewers note. Ages count from some seconds after the first answer of the last of them."""
+    """The results of all viewers. Ages count from some seconds after the last viewer has its first answer."""
 
     seconds: float
     waiting: int
@@ -102,7 +101,7 @@ class Viewing:
         return FIRST_SECONDS if self.waiting else self.begin + self.seconds - time.monotonic()
 
     def answered(self, began: float) -> None:
-        """One more has its first answer."""
+        """Note that one more viewer has its first answer."""
         self.first.append((time.monotonic() - began) * 1000)
         self.waiting -= 1
         if not self.waiting:
@@ -145,7 +144,7 @@ async def _view_one(address: str, asked: dict[str, Any], viewing: Viewing, answe
 
 
 def _newest(message: dict[str, Any]) -> float | None:
-    """The moment of the newest record that a message shows."""
+    """Return the produce time of the newest record in a message; None if the message has no rows or groups."""
     if message["type"] not in ("rows", "summary"):
         return None
     column = [column["name"] for column in message["columns"]].index(
@@ -156,7 +155,7 @@ def _newest(message: dict[str, Any]) -> float | None:
 
 
 def _summary(number: int) -> dict[str, Any]:
-    """No two viewers have the same summary."""
+    """Return the summary of a viewer; all viewers have different ones."""
     by = ("accountType", f"age:{2 + number}", f"age:{2 + number},accountType", "")[number % 4]
     values = ("count,max(balance)", "count,sum(balance),max(balance)", "count,avg(age),max(balance)")[number % 3]
     asked = {"type": "summary", "id": "s", "table": "final_ui", "by": by, "values": values}

@@ -1,4 +1,4 @@
-"""Sustained: 50,000 records a second for a minute, followed through a window of the newest."""
+"""Sustained: 50,000 records a second for a minute, measured by a window of the newest account."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRAIN_SECONDS = 60
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """p50 and p99, the lag second by second, and how long it took to be even after the end."""
+    """Return p50 and p99, the lag of each second, and the seconds until there is no lag after the end."""
     topics = fresh_topics(bench.bootstrap, "sustained")
     seconds = bench.sizes.sustained_seconds
     with bench.own_folder("sustained") as folder, running(folder, bench.bootstrap, topics, "latest") as side:
@@ -52,14 +52,14 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def bounded(lag: list[int]) -> bool:
-    """Whether the last third is not clearly further behind than the third before it."""
+    """Whether the lag in the last third is not clearly larger than in the second third."""
     third = len(lag) // 3
     return third > 0 and max(lag[-third:]) <= 1.1 * max(lag[third : 2 * third]) + PER_SECOND
 
 
 @contextmanager
 def lags(side: TurnoutSide) -> Iterator[list[int]]:
-    """How many records the shown tables are behind, once a second."""
+    """Record the lag of the published tables once a second during a `with` block."""
     stopped = threading.Event()
     seen: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Swaps: from the control message to a subscriber that has all tables of the new generation, while others read."""
+"""Swaps: the time from the control message to a subscriber that has all tables of the new generation, during reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE_SECONDS = 0.5
 
 @dataclass(slots=True)
 class Reads:
-    """What a reader saw who asked for `final_ui` again and again."""
+    """The results of a reader that requests `final_ui` repeatedly."""
 
     answers: int = 0
     errors: int = 0
@@ -28,7 +28,7 @@ class Reads:
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Swaps that start at the latest record, and swaps that have to catch up first."""
+    """Measure swaps that start at the latest record, and swaps that must catch up."""
     one, other = (bench.pair(f"swap-{name}", bench.sizes.swap_rows) for name in ("a", "b"))
     with (
         bench.own_folder("swaps") as folder,
@@ -42,8 +42,8 @@ def measure(bench: Bench) -> dict[str, Any]:
         ):
             bench.say(f"swap, start: {name}, {count} times")
             reads = Reads()
-            # With `latest` new tables are empty because that was asked for: only errors can be counted. With
-            # `earliest` nobody may see less than all rows.
+            # With `latest` the new tables are empty as requested, so only errors are counted. With `earliest` a
+            # reader must never see fewer than all rows.
             complete = bench.sizes.swap_rows if start == "earliest" else 0
             with reading(http, complete, reads):
                 results[name] = [paused_swap(side, other if turn % 2 == 0 else one, start) for turn in range(count)]
@@ -54,14 +54,14 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def paused_swap(side: TurnoutSide, pair: Pair, start: str) -> float:
-    """A swap, a moment after what was before it."""
+    """Measure a swap after a short pause."""
     time.sleep(_PAUSE_SECONDS)
     return swap_seconds(side, pair, start=start)
 
 
 @contextmanager
 def reading(http: httpx.Client, complete: int, reads: Reads) -> Iterator[None]:
-    """Ask for rows all the time; everything that is not an answer with at least so many rows is counted."""
+    """Request rows continuously during a `with` block; count errors and answers with fewer than `complete` rows."""
     stopped = threading.Event()
 
     def ask() -> None:

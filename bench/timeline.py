@@ -1,8 +1,8 @@
-"""A picture of catch-ups on the wall clock: which stage runs when, and how many cores are wanted meanwhile.
+"""Draw timelines of catch-ups: when each stage runs, and how many cores are wanted meanwhile.
 
-Where few cores are wanted, something waits for something else. A core is wanted while a thread runs or waits for one:
-on a machine that others use too, each short piece of work wants one for longer. `recorder.py` tells the stages, Spark's
-own log of events its tasks, and `/proc` the threads.
+If few cores are wanted, something is waiting. A core is wanted while a thread runs or waits for a core; on a busy
+machine short work wants a core for longer. `recorder.py` records the stages, Spark's event log the tasks, and `/proc`
+the threads.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ JVM, DRIVER, WORKERS = KINDS = ("JVM", "driver", "Python workers")
 ALL = "all"
 _TASKS = ("tasks of Spark: read", "tasks of Spark: views, small reads")
 _LEVELS = "·▁▂▃▄▅▆▇█"
-"""From no core to all that there are, or more."""
+"""The signs from no core to all cores or more."""
 _SAMPLE_SECONDS = 0.05
 _RECORDER = Path(__file__).resolve().parent / "recorder.py"
 
 
 def measure(bench: Bench) -> dict[str, list[str]]:
-    """The pictures of a cold catch-up, and of a warm one of each kind of records."""
+    """Return the pictures of a cold catch-up, and of a warm one for each variant of records."""
     pairs = {name: bench.pair(f"catch-up-{n}", bench.sizes.records, n) for name, n in VARIANTS.items()}
     first = next(iter(pairs))
     pictures: dict[str, list[str]] = {}
@@ -62,16 +62,16 @@ Span = tuple[float, float]
 
 @dataclass(slots=True)
 class Seen:
-    """What is known of one process."""
+    """The records of one process."""
 
     side: TurnoutSide
     stages: Path
     events: Path
     wanted: list[tuple[float, dict[str, float]]] = field(default_factory=list)
-    """At the end of each sample: how many cores each kind of process has wanted."""
+    """The cores that each kind of process wanted, with the time at the end of each sample."""
 
     def picture(self, begin: float) -> list[str]:
-        """Everything from `begin` on, to the end of the last publish."""
+        """Return the picture from `begin` to the end of the last publish."""
         spans = self._spans(begin)
         end = max(last for _, last in spans["publish"])
         begin = begin or min(first for first, _ in spans["make tables, copy kept rows"])
@@ -87,7 +87,7 @@ class Seen:
             row = "".join(_LEVELS[min(8, round(8 * one / CORES))] for one in cores)
             lines.append(f"{'cores wanted: ' + kind:42} {row} {sum(cores) * width:6.2f} s")
         idle = sum(max(0.0, CORES - one) for one in cores) * width
-        return [*lines, f"{'cores that nobody wanted':42} {'':{COLUMNS}} {idle:6.2f} s"]
+        return [*lines, f"{'idle cores':42} {'':{COLUMNS}} {idle:6.2f} s"]
 
     def _spans(self, begin: float) -> dict[str, list[Span]]:
         spans: dict[str, list[Span]] = {name: [] for name in (*STAGES.values(), *_TASKS)}
@@ -106,7 +106,7 @@ class Seen:
         return {stage: [span for span in some if span[1] > begin] for stage, some in spans.items()}
 
     def _cores(self, kind: str, begin: float, width: float) -> float:
-        """How many cores were wanted in a column, by the nearest sample where there is none in it."""
+        """Return the cores wanted in a column; if it has no sample, those of the nearest sample."""
         inside = [cores for moment, cores in self.wanted if begin <= moment < begin + width]
         inside = inside or [min(self.wanted, key=lambda sample: abs(sample[0] - begin))[1]]
         return sum(sum(one.values()) if kind == ALL else one[kind] for one in inside) / len(inside)
@@ -124,7 +124,7 @@ def _meet(spans: Sequence[Span], begin: float, width: float) -> bool:
 
 @contextmanager
 def recorded(folder: Path, bootstrap: str, topics: tuple[str, str], **sections: Any) -> Iterator[Seen]:
-    """A Turnout whose stages and cores are recorded, for a block."""
+    """Run a Turnout whose stages and cores are recorded, during a `with` block."""
     stages, events = folder / "stages.jsonl", folder / "events"
     events.mkdir()
     log = {"enabled": "true", "dir": events.as_uri(), "compress": "false", "rolling.enabled": "false"}
@@ -152,7 +152,7 @@ def _sample(seen: Seen, stopped: threading.Event) -> None:
             now |= {(kind, thread): wanted for thread, wanted in _wanted(process)}
         cores = dict.fromkeys(KINDS, 0.0)
         for (kind, thread), wanted in now.items():
-            # A thread that is new to us has begun meanwhile, but for those of the first sample.
+            # Except in the first sample, an unknown thread has started since the last sample.
             if before:
                 cores[kind] += max(0, wanted - before.get((kind, thread), 0)) / 1e9 / (at - moment)
         seen.wanted.append((at, cores))
@@ -160,7 +160,7 @@ def _sample(seen: Seen, stopped: threading.Event) -> None:
 
 
 def _processes(pid: int) -> Iterator[tuple[str, int]]:
-    """The processes of a Turnout, by kind."""
+    """Yield the processes of a Turnout with their kinds."""
     with suppress(psutil.NoSuchProcess):
         yield DRIVER, pid
         for child in psutil.Process(pid).children():
@@ -170,7 +170,7 @@ def _processes(pid: int) -> Iterator[tuple[str, int]]:
 
 
 def _wanted(pid: int) -> Iterator[tuple[int, int]]:
-    """For each thread of a process the nanoseconds in which it ran or waited for a core."""
+    """Yield for each thread of a process the nanoseconds in which it ran or waited for a core."""
     with suppress(OSError):
         for folder in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Turnout as its users start it: `turnout run` with the default configuration, on topics of the bench."""
+"""Turnout as users start it: `turnout run` with the default configuration, on topics of the bench."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from turnout_process import RunningTurnout
 TABLES = ("users_ui", "accounts_ui", "final_ui")
 BUILD_SECONDS = 300
 SHORT_LINGER = {"linger_seconds": 1}
-"""For measures that wait until the replaced generation is retired: what is measured is the same, the wait shorter."""
+"""A setting that shortens the wait until a replaced generation is retired, without changing the measure."""
 
 _numbers = itertools.count(1)
 
 
 class TurnoutSide(RunningTurnout):
-    """One process with a folder and a control topic of its own, on the topics of a pair."""
+    """A Turnout process with its own folder and control topic, on the topics of a pair."""
 
     def __init__(
         self,
@@ -63,20 +63,20 @@ class TurnoutSide(RunningTurnout):
         return tree_mb(self.pid)
 
     def ask(self, **message: Any) -> float:
-        """Produce a control message; the moment in which that began."""
+        """Produce a control message; return the time at which it began."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
-        producer.list_topics(self.control, timeout=10)  # connected before the clock runs
+        producer.list_topics(self.control, timeout=10)  # connect before the time is taken
         began = time.monotonic()
         producer.produce(self.control, orjson.dumps(message))
         producer.flush(10)
         return began
 
     def complete(self, pair: Pair) -> bool:
-        """Whether HTTP shows every user row of a pair with its key's newest account."""
+        """Whether every user row of a pair is joined with its key's newest account, as read over HTTP."""
         return self.total("final_ui", where=f"accountType = {NEWEST}") == pair.records
 
     def close(self) -> None:
-        """End it, by force where it does not end by itself; nothing that it started stays."""
+        """End the process, by force if necessary, and all processes that it started."""
         family = [] if self._process is None else _family(self._process.pid)
         try:
             super().close()
@@ -97,7 +97,7 @@ def running(
     ready: bool = True,
     **sections: Any,
 ) -> Iterator[TurnoutSide]:
-    """Turnout for a block; `ready` waits until the first generation is shown. `sections` are those of its file."""
+    """Run Turnout during a `with` block; `ready` waits for the first generation, `sections` go into its file."""
     side = TurnoutSide(folder, bootstrap, topics, start, **sections)
     try:
         side.start(ready=False)
@@ -109,17 +109,17 @@ def running(
 
 
 def swap_seconds(side: TurnoutSide, pair: Pair, **more: Any) -> float:
-    """From the control message to a subscriber of all tables who has all of them of the new generation."""
+    """Return the seconds from the control message to a subscriber that has all tables of the new generation."""
     return shown_seconds(side, lambda: side.ask(usersTopic=pair.users, accountsTopic=pair.accounts, **more))
 
 
 def shown_seconds(
     side: TurnoutSide, begin: Callable[[], float], added: tuple[str, ...] = (), rows: int | None = None
 ) -> float:
-    """From the moment that `begin` returns to a subscriber of all tables who has them of a new generation.
+    """Return the seconds from the time that `begin` returns to a subscriber that has all tables of a new generation.
 
-    `added` are tables of the new generation alone: the subscriber asks for them when it has the others. With `rows`, a
-    table that has another number of rows is an error.
+    `added` are tables that only the new generation has: the subscriber requests them when it has the others. If `rows`
+    is given, raise RuntimeError if a table has another number of rows.
     """
     shown = side.status()["generation"]
     with connect(side.live, max_size=None, compression=None) as socket:
@@ -143,7 +143,7 @@ def _subscribe(socket: ClientConnection, tables: tuple[str, ...]) -> None:
 def _until_generation(
     socket: ClientConnection, tables: tuple[str, ...], wanted: Callable[[int], bool]
 ) -> dict[str, int]:
-    """Read until each of these tables has been sent with a wanted generation; return how many rows they have."""
+    """Read until each table has arrived with a wanted generation; return their numbers of rows."""
     totals: dict[str, int] = {}
     deadline = time.monotonic() + BUILD_SECONDS
     while len(totals) < len(tables):
@@ -157,7 +157,7 @@ def _until_generation(
 
 @dataclass(frozen=True, slots=True)
 class FirstBuild:
-    """A cold catch-up: its seconds by the history of swaps, and what was seen from outside meanwhile."""
+    """A cold catch-up: its seconds by the history of swaps, and measures from outside."""
 
     seconds: float
     seen_seconds: float
@@ -165,12 +165,12 @@ class FirstBuild:
     memory_mb: float
     peak_mb: float
     start_usage: Usage
-    """Processor seconds from the start of the process to the start of the build; empty if that was too quick to see."""
+    """Processor seconds from the start of the process to the start of the build; empty if the build began unseen."""
     usage: Usage
 
 
 def first_build(side: TurnoutSide, pair: Pair) -> FirstBuild:
-    """Wait for the first generation of a process that was started just now."""
+    """Measure the first build of a process that was just started."""
     started, building, peak = time.monotonic(), 0.0, 0.0
     nothing = begin = processors.Snapshot(started)
     while side.answer("/readyz") != 200:
@@ -185,7 +185,7 @@ def first_build(side: TurnoutSide, pair: Pair) -> FirstBuild:
     seen, end = time.monotonic(), processors.snapshot(side.pid)
     swap = side.rows("swaps")[0]
     seconds = swap["buildSeconds"] + swap["catchUpSeconds"] + swap["publishSeconds"]
-    building = building or ready - seconds  # too quick to be seen
+    building = building or ready - seconds  # the build was too fast to be seen
     return FirstBuild(
         seconds=seconds,
         seen_seconds=seen - building,

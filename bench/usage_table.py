@@ -1,4 +1,4 @@
-"""The table of processor seconds: what was used for each measure, by kind of thread and process. Pure."""
+"""The table of processor seconds of each measure, by kind of thread and process. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from processors import COLLECTOR, COMPILER, ENDED, JVM, KINDS, OTHER, PYTHON, TA
 
 TITLE = "Processor seconds"
 NOTE = (
-    "Medians; they hold where times do not. Threads that ended meanwhile are known by the sum of their process only. "
+    "Medians, which other programs hardly change. Threads that ended meanwhile are known only by their process's sum. "
     "Turnout is three kinds of process (Spark's JVM, the driver with store and server, Spark's Python workers), "
     "Deephaven one, with the JVM inside Python."
 )
@@ -27,7 +27,7 @@ COLUMNS = ("measure", "system", "in", "all", *_SHOWN)
 
 
 def rows(measures: dict[str, Any]) -> list[tuple[str, ...]]:
-    """A row for each measure and system of which processor time was taken."""
+    """Return a row for each measure and system with processor times."""
     return [
         _row(name, system, usages)
         for measure in _MEASURES
@@ -47,6 +47,6 @@ def _row(name: str, system: str, usages: list[Usage]) -> tuple[str, ...]:
 
 
 def _middle(usages: list[Usage], kinds: tuple[str, ...]) -> str:
-    """Nothing where nothing was used: not every system has all kinds."""
+    """Format the median of these kinds; empty if it is zero, because not every system has all kinds."""
     seconds = statistics.median(sum(usage[kind] for kind in kinds) for usage in usages)
     return f"{seconds:.2f}" if seconds else ""

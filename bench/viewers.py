@@ -1,7 +1,7 @@
-"""Viewers: windows of their own over a large table that changes all the time.
+"""Viewers: different windows of a large table that changes all the time.
 
-A record carries the moment it was produced in its `balance`, and every window is sorted by that: each batch changes
-each window, which is the worst case. The age of the newest row that a message brings is the time from produce to push.
+The `balance` of a record is its produce time, and every window is sorted by it: each batch changes each window, which
+is the worst case. The age of the newest row in a message is the time from produce to push.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TURNS_A_SECOND = 50
 
 @dataclass(slots=True)
 class Load:
-    """Accounts for random users, at a rate, in a thread."""
+    """A load of accounts for random users at a steady rate, produced by a thread."""
 
     bootstrap: str
     topic: str
@@ -69,8 +69,8 @@ class Load:
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """Each number of viewers for a while, over one table; the first row is without viewers."""
-    name = f"growth-{bench.sizes.records}"  # some accounts more than there were: it makes no difference here
+    """Measure several numbers of viewers of one table; the first is zero."""
+    name = f"growth-{bench.sizes.records}"  # the additional accounts of `growth` make no difference
     pair = bench.pair(name, bench.sizes.records)
     results = []
     with (
@@ -85,7 +85,7 @@ def measure(bench: Bench) -> dict[str, Any]:
 
 
 def _measure(side: TurnoutSide, viewers: int, seconds: float, stalled: bool = False) -> dict[str, float]:
-    """So many viewers for a while: ages at arrival in milliseconds, and what they cost the server."""
+    """Measure a number of viewers: ages at arrival in milliseconds, and the load of the server."""
     context = get_context("spawn")
     answers: Queue[list[float]] = context.Queue()
     process = context.Process(target=_view, args=(side.live, viewers, seconds, stalled, answers))
@@ -95,7 +95,7 @@ def _measure(side: TurnoutSide, viewers: int, seconds: float, stalled: bool = Fa
     time.sleep(WARM_UP_SECONDS)
     before, started = cpu_seconds(server), time.monotonic()
     time.sleep(max(0.0, seconds - 1))
-    memory = server.memory_info().rss / 2**20  # while they are there
+    memory = server.memory_info().rss / 2**20  # while the viewers are connected
     ages = answers.get(timeout=seconds + 60)
     used, lasted = cpu_seconds(server) - before, time.monotonic() - started
     process.join()
@@ -111,13 +111,13 @@ def _measure(side: TurnoutSide, viewers: int, seconds: float, stalled: bool = Fa
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Of the process that serves; Spark's JVM is another."""
+    """Return the processor seconds of the server process, without Spark's JVM."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
 def _view(address: str, viewers: int, seconds: float, stalled: bool, answers: Queue[list[float]]) -> None:
-    """In a process of its own, so that reading does not slow serving."""
+    """Run the viewers, in a separate process so that reading does not slow down the server."""
     answers.put(asyncio.run(_view_all(address, viewers, seconds, stalled)))
 
 
@@ -147,13 +147,13 @@ async def _view_one(address: str, number: int, end: float, begin: float, ages: l
 
 
 async def _stall(address: str, end: float) -> None:
-    """A viewer that subscribes to everything and reads nothing."""
+    """Run a viewer that subscribes to all changes and reads nothing."""
     async with connect(address, max_size=None, compression=None, max_queue=1) as socket:
         await socket.send(orjson.dumps({"type": "changes", "id": "c", "table": "final_ui"}).decode())
         await asyncio.sleep(max(0.0, end - time.monotonic()))
 
 
 def _window(number: int) -> dict[str, Any]:
-    """No two viewers have the same window."""
+    """Return the window of a viewer; all viewers have different ones."""
     where = f"age >= {number % 60}, balance > {1000 + number}"
     return {"type": "window", "id": "w", "table": "final_ui", "where": where, "sort": "-balance", "limit": _ROWS}

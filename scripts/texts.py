@@ -1,7 +1,7 @@
-"""Print every text that people see, as `file:line text`, to be read from end to end: `make texts`.
+"""Print every text that users see, as `file:line text`, for a review of all texts: `make texts`.
 
-In Python that is every string literal of two words or more: messages, hints, log lines, help and descriptions. Of the
-docstrings it is those of commands, calls and tools of agents, and those of settings and fields. Values stand as `{}`.
+In Python these are all string literals of two words or more: messages, hints, log lines, help and descriptions; and the
+docstrings of commands, calls, tools of agents, settings and fields. Inserted values are printed as `{}`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _python(text: str, path: Path) -> Found:
 
 
 def _hidden(tree: ast.AST, path: Path) -> Iterator[ast.AST]:
-    """The docstrings that only readers of the code see."""
+    """Yield the docstrings that only readers of the code see."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue

@@ -11,7 +11,7 @@ import org.apache.flink.types.RowKind;
 
 /**
  * Flink SQL: upsert tables of users and accounts by the message key, left-joined; state on the heap, as shipped.
- * Prints one JSON object a line.
+ * Prints one JSON object per line.
  * Arguments: bootstrap, users topic, accounts topic, keys, newest account type, end of the newest name.
  */
 public class FlinkJoin {

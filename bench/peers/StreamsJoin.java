@@ -17,7 +17,7 @@ import org.apache.kafka.streams.state.Stores;
 
 /**
  * Kafka Streams: a KTable of users left-joined with a KTable of accounts, both in memory, by the message key.
- * Run as a single source file; prints one JSON object a line.
+ * Runs as a single source file; prints one JSON object per line.
  * Arguments: bootstrap, users topic, accounts topic, keys, newest account type, end of the newest name.
  */
 public class StreamsJoin {
@@ -39,7 +39,7 @@ public class StreamsJoin {
         settings.put(StreamsConfig.STATE_DIR_CONFIG, Files.createTempDirectory("bench-streams").toString());
         settings.put("auto.offset.reset", "earliest");
         settings.put("replication.factor", 1);
-        // With the cache of 10 MB, what changed last is told at the next commit, up to 30 seconds later.
+        // With the default cache of 10 MB, the last changes are forwarded at the next commit, up to 30 seconds later.
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
 
         Set<String> complete = ConcurrentHashMap.newKeySet();

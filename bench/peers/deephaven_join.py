@@ -1,7 +1,7 @@
-"""Deephaven, as the original design has it: two append tables, users natural-joined with the last account of each key.
+"""Deephaven with the original design: two append tables, users natural-joined with the last account of each key.
 
-Runs in an environment of its own (see environments.py), so it imports nothing of the bench. It prints one JSON object
-a line; `catch-up` builds the tables twice in one process (cold, then warm), `serve` leaves them to subscribers.
+It runs in a separate environment (see environments.py), so it imports nothing of the bench. It prints one JSON object
+per line; `catch-up` builds the tables twice in one process (cold, then warm), `serve` serves them to subscribers.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=0)
     parser.add_argument("--newest", default="", help="the account type of each key's newest account")
     parser.add_argument("--heap", default="6g")
-    parser.add_argument("--cycle-ms", type=int, help="the update cycle and the push interval; as shipped without it")
+    parser.add_argument("--cycle-ms", type=int, help="the update cycle and the push interval; default: Deephaven's own")
     parser.add_argument("--port", type=int, default=0)
     options = parser.parse_args()
     started = time.monotonic()
@@ -32,11 +32,11 @@ def main() -> None:
     else:
         for event in ("cold", "warm"):
             kept.append(catch_up(options, event))
-            sys.stdin.readline()  # go on when memory and processor time of this moment have been looked at
+            sys.stdin.readline()  # wait until the bench has measured memory and processor time
 
 
 kept = []
-"""Scopes and tables: what is not held is closed."""
+"""The scopes and tables in use; Deephaven closes unreferenced ones."""
 
 
 def say(**words: object) -> None:
@@ -55,13 +55,13 @@ def start_server(options: argparse.Namespace) -> None:
     server = Server(port=options.port, jvm_args=arguments)
     server.start()
     kept.append(server)
-    # Loading what builds tables belongs to starting.
+    # Loading these modules is part of the start.
     import deephaven.stream.kafka.consumer
     import deephaven.update_graph  # noqa: F401
 
 
 def build(options, earliest):
-    """The tables of one generation, in a liveness scope of their own that the caller keeps."""
+    """Build the tables of one generation in a new liveness scope, which the caller must keep."""
     from deephaven import dtypes as dt
     from deephaven.liveness_scope import LivenessScope
     from deephaven.stream.kafka import consumer as kc
@@ -90,10 +90,10 @@ def build(options, earliest):
 
 
 def catch_up(options: argparse.Namespace, event: str):
-    """The time until every user row has its key's newest account.
+    """Measure the time until every user row has its key's newest account, and return the tables.
 
-    The size of a natural join is that of its left side, so it says nothing: all records must be there in one and the
-    same cycle, and then the right columns are counted, outside the time that is taken.
+    The size of a natural join is always that of its left side. So the time ends when all records are read in the same
+    cycle; then the joined rows are counted, outside the measured time.
     """
     from deephaven.update_graph import shared_lock
 

@@ -1,7 +1,7 @@
-"""A client of Deephaven that subscribes to the joined table and takes the age of each record when it arrives.
+"""A Deephaven client that subscribes to the joined table and measures the age of each record at its arrival.
 
-Runs in Deephaven's environment. `age` of a user and `balance` of an account carry the moment, in milliseconds, in which
-the record was produced. Prints one JSON object a line: ready, then the latencies.
+It runs in Deephaven's environment. `age` of a user and `balance` of an account are the produce time of the record in
+milliseconds. It prints one JSON object per line: ready, then the ages.
 """
 
 import argparse
@@ -20,13 +20,13 @@ class Ages(TableListener):
 
     def on_update(self, update: TableUpdate) -> None:
         now = time.time() * 1000
-        # One column at a time: a list of names is not understood.
+        # One column at a time, because `added` does not accept a list of names.
         self.take(self.users, now, update.added("age"), "age")
         for rows in (update.added("balance"), update.modified("balance")):
             self.take(self.accounts, now, rows, "balance")
 
     def take(self, ages: list[float], now: float, rows, column: str) -> None:
-        """Columns are Arrow arrays, or are not there when there are no such rows."""
+        """Add the ages of a column, which is an Arrow array, or missing if there are no such rows."""
         moments = rows[column].to_pylist() if column in rows else []
         ages.extend(now - moment for moment in moments if moment is not None and moment > self.begin_ms)
 

@@ -1,4 +1,4 @@
-"""Panels of bars, from JSON on standard input to an SVG file. Runs in the chart's own environment."""
+"""Draw panels of bars from JSON on standard input to an SVG file. It runs in the chart's environment."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ import sys
 import matplotlib as mpl
 
 mpl.use("svg")
-# The same figures give the same file.
+# Equal numbers give an identical file.
 mpl.rcParams.update({"svg.hashsalt": "bench", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
 
 from matplotlib import pyplot as plt  # noqa: E402

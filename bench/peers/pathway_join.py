@@ -1,7 +1,7 @@
 """Pathway: users left-joined with the latest account of each key.
 
-Runs in an environment of its own and prints one JSON object a line. `complete` is counted inside Pathway: a Python
-callback for each row would be what is measured.
+It runs in a separate environment and prints one JSON object per line. Complete rows are counted inside Pathway, because
+a Python callback for each row would dominate the measured time.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
     options = parser.parse_args()
     started = time.monotonic()
     users, accounts = (read(options, options.users, User), read(options, options.accounts, Account))
-    # `latest` would be that of the processing time, and records of one commit have the same.
+    # `latest` would use the processing time, which is equal for all records of a commit.
     newest = accounts.groupby(accounts.userId).reduce(
         accounts.userId,
         account=pw.reducers.max(
@@ -57,7 +57,7 @@ def main() -> None:
     def end() -> None:
         say(event="cold", seconds=time.monotonic() - started)
         sys.stdin.readline()
-        os._exit(0)  # the engine has no way to end from outside
+        os._exit(0)  # the engine cannot be ended from outside
 
     pw.io.subscribe(complete, on_change=seen)
     started = time.monotonic()

@@ -1,6 +1,6 @@
-"""A plain PySpark job with Spark's own state: the union of both topics, `max_by` for each key, in update mode.
+"""A plain PySpark job with Spark's state: the union of both topics, `max_by` for each key, in update mode.
 
-Runs in a process of its own and prints one JSON object a line. Its state keeps one row for each key.
+It runs in a separate process and prints one JSON object per line. Its state has one row for each key.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--users", required=True)
     parser.add_argument("--accounts", required=True)
     parser.add_argument("--keys", type=int, required=True)
-    parser.add_argument("--last-name", required=True, help="how the name of each key's newest user record ends")
+    parser.add_argument("--last-name", required=True, help="the suffix of the name in each key's newest user record")
     parser.add_argument("--newest", required=True)
     parser.add_argument("--jars", required=True)
     options = parser.parse_args()

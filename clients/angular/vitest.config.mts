@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 const SERVER = "tests/server.test.ts";
 const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
-// The tests are of the package as it is shipped: what is not compiled to the end is compiled when it is loaded.
+// The tests use the built package: partially compiled code is compiled when it is loaded.
 export default defineConfig({
   resolve: {
     alias: {
@@ -14,9 +14,9 @@ export default defineConfig({
   },
   test: {
     projects: [
-      // Angular and its compiler are loaded once for all of them.
+      // Angular and its compiler are loaded once for all of these tests.
       { extends: true, test: { name: "browser", include: ["tests/**/*.test.ts"], exclude: [SERVER], isolate: false, maxWorkers: 1 } },
-      // It must find no document, which the others make for theirs.
+      // This test needs an environment without a document, which the other tests create.
       { extends: true, test: { name: "server", include: [SERVER] } },
     ],
   },

@@ -1,6 +1,7 @@
-"""Every picture of the docs, each by a module here: `make pictures`, or `make pictures ARGS="tutorial"` for some.
+"""Take all pictures of the docs: `make pictures`, or `make pictures ARGS="tutorial"` for some.
 
-The page and the notebook are of a demo that is started for them, the tutorial of its own steps. Drawings need neither.
+Each module here takes some of them. The page and the notebook use a demo that is started here; the tutorial runs its
+own steps; drawings need no server.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from turnout.testing import wait_until
 
 OF_A_DEMO = {"moving": moving, "page": page, "notebook": notebook}
 QUIET_LOAD = 0.5
-"""What runs a minute before the first picture, at most: the times of swaps are in some of them."""
+"""The maximum load average before the first picture, because some pictures show the duration of swaps."""
 
 
 @contextmanager
 def demo() -> Iterator[str]:
-    """A demo; gives its address."""
+    """Start a demo, and yield its address."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder, "demo.log")

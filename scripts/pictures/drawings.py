@@ -1,6 +1,6 @@
-"""The drawings of docs/topics/concepts.md: `make pictures ARGS=drawings` writes them.
+"""Write the drawings of docs/topics/concepts.md: `make pictures ARGS=drawings`.
 
-Each picture carries its colours for light and dark, and takes those of the reader's system.
+Each drawing contains light and dark colours, and uses those of the reader's system.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TIP = (
 
 
 class Drawing:
-    """One picture: boxes, texts and arrows, in the order in which they are added."""
+    """A drawing: boxes, texts and arrows, in the order in which they are added."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self._size, self._title = (width, height), title
@@ -75,7 +75,7 @@ class Drawing:
 
 
 def flow() -> Drawing:
-    """Topics, one generation, the names, and who reads them."""
+    """Draw the topics, one generation, the names, and their readers."""
     it = Drawing(760, 220, "Topics are read by the sources of a generation; names show its tables to viewers and sinks")
     it.box(185, 28, 310, 158, kind="past")
     for y, topic in ((40, "users"), (130, "accounts")):
@@ -96,7 +96,7 @@ def flow() -> Drawing:
 
 
 def swap() -> Drawing:
-    """A swap and a rollback over time."""
+    """Draw a swap and a rollback over time."""
     it = Drawing(
         760, 250, "A swap builds generation 2 beside generation 1, moves the names, and lets generation 1 linger"
     )
@@ -116,7 +116,7 @@ def swap() -> Drawing:
 
 
 def candidate() -> Drawing:
-    """A candidate waits for a person."""
+    """Draw a candidate that waits for a decision."""
     it = Drawing(760, 210, "A candidate is built and reads on, but is not published until somebody says so")
     it.box(20, 30, 220, 50, "generation 1: published", "what everybody sees", kind="now")
     it.box(20, 130, 220, 50, "generation 2: candidate", "built, reads on, final_ui@2", kind="next")
@@ -131,7 +131,7 @@ def candidate() -> Drawing:
 
 
 def kept() -> Drawing:
-    """What a swap reads and what it keeps."""
+    """Draw the rows that a swap reads and those that it keeps."""
     it = Drawing(760, 220, "A swap of the users' topic reads the new topic and copies the rows of the accounts")
     it.box(20, 30, 300, 160, kind="past")
     it.box(440, 30, 300, 160, kind="past")
@@ -149,7 +149,7 @@ def kept() -> Drawing:
 
 
 def drawn() -> dict[Path, str]:
-    """The text of each drawing, by its file."""
+    """Return the SVG text of each drawing, by its file."""
     return dict(
         zip((DOCS / name for name in PICTURES), (draw().svg() for draw in (flow, swap, kept, candidate)), strict=True)
     )

@@ -1,6 +1,6 @@
-"""docs/moving.png and docs/review.png: live rows, a review, a swap and a rollback on the page over a running demo.
+"""Take docs/moving.png and docs/review.png: live rows, a review, a swap and a rollback on the page of a running demo.
 
-The moving picture is an animated PNG. Its captions are added here; everything else is the page.
+moving.png is an animated PNG. Its captions are added here; everything else is the real page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PICTURES = ("moving.png", "review.png")
 SIZE: Any = {"width": 1520, "height": 860}
 PLACE = {"table": "final_ui", "sort": json.dumps([["balance", True]])}
-# A README is about this wide.
+# The approximate width of a README.
 FILM: Any = (1064, 602)
 FRAME_SECONDS = 0.6
 COLOURS = 128
@@ -36,14 +36,14 @@ CAPTION = """(text) => {
 
 
 class Film:
-    """The frames of one page, with how long each is shown."""
+    """The frames of one page, with their durations."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
         self._frames: list[tuple[Image.Image, float]] = []
 
     def shoot(self, caption: str, seconds: float) -> None:
-        """Record the page for so long, under one caption."""
+        """Record the page for `seconds`, with a caption."""
         self._page.evaluate(CAPTION, caption)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -53,7 +53,7 @@ class Film:
             self._page.wait_for_timeout(max(0.0, FRAME_SECONDS - (time.monotonic() - began)) * 1000)
 
     def save(self, path: Path) -> None:
-        """Write the frames, all with the colours of the frame in the middle: equal areas stay equal, and small."""
+        """Write the frames with the palette of the middle frame, so that equal areas stay equal and compress well."""
         palette = self._frames[len(self._frames) // 2][0].quantize(COLOURS)
         first, *others = [
             frame.quantize(palette=palette, dither=Image.Dither.NONE).convert("RGB") for frame, _ in self._frames
@@ -87,13 +87,13 @@ def main(url: str) -> None:
 
 
 def _ask(page: Page) -> None:
-    """Fill in the form of a swap."""
+    """Fill in the swap form."""
     for source in ("users", "accounts"):
         page.get_by_label(f"{source} topic").fill(f"{source}2")
 
 
 def _review(page: Page, looked: Callable[[], None]) -> None:
-    """Build a candidate, and wait until its review has figures and rows."""
+    """Build a candidate, wait until its review shows numbers and rows, and call `looked`."""
     page.locator("#review-ask").click()
     expect(page.locator("#review-title")).to_contain_text("Review of generation")
     expect(page.locator("#review-table tbody tr").first).to_be_visible()

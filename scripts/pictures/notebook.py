@@ -1,4 +1,4 @@
-"""docs/notebook.png: a live table and a live chart below their cells, as a notebook shows them, through two swaps."""
+"""Take docs/notebook.png: a live table and a live chart below their notebook cells, through two swaps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ div + pre { margin-top: 16px; }
 TABLE = 'final.widget(sort="-balance", limit=6)'
 CHART = 'final.chart(by="accountType", values="count,avg(balance)", sort="accountType", history=600)'
 POINTS = 12
-"""So many seconds with a change make a line that shows something."""
+"""The number of points, one for each second with a change, that make a useful line."""
 
 
 def main(url: str) -> None:
@@ -35,7 +35,7 @@ def main(url: str) -> None:
             return len(chart._shown.get("points", ())) >= points and len(table._shown.get("rows", ())) == 6
 
         notebook.wait_for(lambda: is_at(POINTS), what="a line")
-        # Another join than that of now: the picture before may have left any.
+        # Swap to a different join; an earlier picture may have left any join.
         client.control({"joinType": "left" if client.status()["joinType"] == "inner" else "inner"})
         now = len(chart._shown["points"])
         notebook.wait_for(lambda: is_at(now + POINTS // 2), what="a line after the swap")

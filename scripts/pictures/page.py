@@ -1,4 +1,4 @@
-"""docs/page.png: the page over a running demo, with a line over time in which the tables move twice."""
+"""Take docs/page.png: the page of a running demo, with a line chart through two swaps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECONDS_OF_EACH = 60
 
 def main(url: str) -> None:
     with connect(url, name="picture") as client, chromium() as browser:
-        # Sharp on fine screens, too.
+        # A higher resolution for high-density screens.
         page = browser.new_page(viewport=SIZE, device_scale_factor=1.5, color_scheme="light")
         page.goto(f"{url}/#{urlencode(PLACE)}")
         expect(page.locator("#chart-table tbody tr").first).to_be_attached()

@@ -1,4 +1,4 @@
-"""The pictures of docs/tutorial.md, each taken in its step, and the dialog for a topic that is no source yet."""
+"""Take the pictures of docs/tutorial.md, each in its step, and the dialog that previews a topic."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ PLACE = {"table": "final_ui", "sort": json.dumps([["temperature", True]])}
 
 
 class Album:
-    """One tab that stays open while the tutorial goes on."""
+    """A browser tab that stays open during the tutorial and takes the pictures."""
 
     def __init__(self, browser: Browser) -> None:
-        # Sharp on fine screens, too.
+        # A higher resolution for high-density screens.
         self._page: Page = browser.new_page(viewport=SIZE, device_scale_factor=1.5, color_scheme="light")
         self._moments: dict[str, Callable[[str], None]] = {
             "Look": self.look,

@@ -1,8 +1,8 @@
-"""The reference pages, generated from the code that defines what they tell.
+"""Generate the reference pages from the code.
 
 A page has regions between `<!-- generated: NAME -->` and `<!-- end of NAME -->`; the rest of it is written by hand.
-`make reference` writes the regions, also over the marks of a merge conflict; a test fails while a region is not what
-the code says.
+`make reference` replaces the regions, also if they contain marks of a merge conflict; a test fails if a region is out
+of date.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REGION = re.compile(r"<!-- generated: (?P<name>[^\n]+) -->\n.*?<!-- end of (?P=n
 
 @functools.cache
 def regions() -> Mapping[str, Callable[[], str]]:
-    """What makes the text of each region; every call that takes something has one for that."""
+    """Return the function that generates each region; every call with parameters or a body has its own region."""
     return {
         "settings": settings.tables,
         "template": settings.template,
@@ -48,7 +48,7 @@ def pages() -> list[Path]:
 
 
 def generated(text: str) -> str:
-    """A page as the code says."""
+    """Return the text of a page with all regions regenerated."""
 
     def region(found: re.Match[str]) -> str:
         name = found["name"]
@@ -60,7 +60,7 @@ def generated(text: str) -> str:
 
 
 def write() -> None:
-    """Write what is not as the code says."""
+    """Write the pages that are out of date."""
     for page in pages():
         before = page.read_text(encoding="utf-8")
         if (after := generated(before)) != before:

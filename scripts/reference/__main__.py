@@ -1,4 +1,4 @@
-"""`make reference`."""
+"""Run `make reference`."""
 
 from reference import write
 

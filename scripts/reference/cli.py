@@ -1,4 +1,4 @@
-"""The commands, from what they say of themselves: help, examples, arguments and options."""
+"""The reference of the commands: help, examples, arguments and options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shared() -> str:
 
 
 def _all() -> dict[str, Any]:
-    """The commands by their names, those of a group behind its name."""
+    """Return the commands by their names; subcommands have the name of their group first."""
     found: dict[str, Any] = {}
     for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
         below = getattr(command, "commands", {})

@@ -1,4 +1,4 @@
-"""Every error code, with an anchor of its name: of HTTP calls by their status, then of commands, clients and starts."""
+"""The reference of error codes, each with an anchor: HTTP calls by status, then commands, clients and startup."""
 
 from __future__ import annotations
 

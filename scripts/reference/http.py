@@ -1,4 +1,4 @@
-"""The HTTP calls: what each answers, takes and can fail with, from their declarations (`@Call`) and models."""
+"""The reference of the HTTP calls: answers, parameters and errors, from their declarations (`@Call`) and models."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from turnout.serve.routes import Call, CallRoute
 from turnout.store.database import Database
 
 _SMALL = 2
-"""An answer with more fields has an example or a table of its own on the page."""
+"""The maximum number of fields that the table shows; a larger answer has its own example or table on the page."""
 
 
 @functools.cache
 def _routes() -> list[CallRoute]:
-    """The calls of a real server, the page first."""
+    """Return the calls of a real server, with the page first."""
     with tempfile.TemporaryDirectory() as folder:
         database = Database.open(Path(folder))
         try:
@@ -41,7 +41,7 @@ def calls() -> str:
 
 
 def errors() -> str:
-    """Those that any call can give, then those of each."""
+    """Return a table of the errors that every call can have, then of the errors of each call."""
     page, read = Call("/", "text/html"), Call("/api/tables", "application/json")
     change = Call("/api/sql", "application/json", method="POST", body="ControlMessage")
     kinds = {
@@ -55,7 +55,7 @@ def errors() -> str:
 
 
 def taken() -> dict[str, Callable[[], str]]:
-    """The parameters and the fields of the body of each call that has some; bodies of messages have their own page."""
+    """Return the regions for the parameters and body fields of each call; control messages have their own page."""
     made: dict[str, Callable[[], str]] = {}
     for route in _routes():
         call, name = route.call, f"{route.call.method} {route.call.path}"
@@ -100,7 +100,7 @@ def _answer(route: CallRoute) -> str:
 
 
 def _shape(kind: Any) -> str:
-    """A model by the names of its fields: `{"tables": [{"name", "rows"}]}`."""
+    """Describe a model by the names of its fields: `{"tables": [{"name", "rows"}]}`."""
     kind = plain(kind)
     if is_model(kind):
         sent = {name: field for name, field in kind.model_fields.items() if not field.exclude}

@@ -1,4 +1,4 @@
-"""Every metric of Turnout's own."""
+"""The reference of Turnout's metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every setting of turnout.yaml: a table for each section, in the order of the types in `turnout.config`."""
+"""The reference of turnout.yaml: a table for each section, in the order of the types in `turnout.config`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LISTS = {
     "KNOWN_TYPES": ", ".join(f"`{kind.label}`" for kind in COLUMN_TYPES),
     "KNOWN_JOINS": ", ".join(f"`{join}`" for join in Join),
 }
-"""What these words in the texts of settings stand for."""
+"""The replacements of these words in the texts of settings."""
 
 
 def tables() -> str:
@@ -52,7 +52,7 @@ def template() -> str:
 
 
 def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str]) -> Iterator[str]:
-    """The section of a model, then those of the models in it; one that was told already is only named."""
+    """Yield the section of a model, then the sections of its nested models; a repeated model is only linked."""
     told[model] = path
     texts = attribute_texts(model)
     below: list[tuple[type[BaseModel], str]] = []
@@ -79,7 +79,7 @@ def _sections(model: type[BaseModel], path: str, told: dict[type[BaseModel], str
 
 
 def _inner(field: FieldInfo, path: str) -> tuple[type[BaseModel] | None, str]:
-    """The model that a setting has, alone, by names or in a list, and where its own settings are."""
+    """Return the model of a setting, alone, in a mapping or in a list, and the path of its section."""
     kind: Any = plain(field.annotation)
     if is_model(kind):
         return kind, path

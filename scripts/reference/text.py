@@ -1,4 +1,4 @@
-"""Markdown of the reference pages, and the texts of code that become it."""
+"""Markdown of the reference pages, and the docstrings that it is generated from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _cell(text: str) -> str:
 
 
 def linked(text: str) -> str:
-    """A text in which code names pages as they are in the repository, with links from docs/reference."""
+    """Replace paths of pages in the repository by links from docs/reference."""
 
     def link(found: re.Match[str]) -> str:
         page, place = PurePosixPath(found[1]), found[2] or ""
@@ -40,12 +40,12 @@ def linked(text: str) -> str:
 
 
 def first_sentences(documented: object) -> str:
-    """The docstring of a class or a function, as one paragraph."""
+    """Return the docstring of a class or a function as one paragraph."""
     return " ".join((inspect.getdoc(documented) or "").split())
 
 
 def attribute_texts(model: type) -> dict[str, str]:
-    """The texts below the attributes of a class and its bases: Python keeps them in the source alone."""
+    """Return the texts below the attributes of a class and its bases, which only the source contains."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if base.__module__.startswith("turnout"):
@@ -68,13 +68,13 @@ def _below(body: Sequence[ast.stmt]) -> dict[str, str]:
 
 
 def split_default(text: str, otherwise: str) -> tuple[str, str]:
-    """A meaning, and the default that ends it as `Default: none.`."""
+    """Split a text into its meaning and the default at its end, such as `Default: none.`."""
     found = _DEFAULT.search(text)
     return (text[: found.start()], found[1]) if found else (text, otherwise)
 
 
 def shown(value: Any) -> str:
-    """A default as it is written in a file."""
+    """Format a default as in a configuration file."""
     match value:
         case None | "":
             return "none"

@@ -253,7 +253,7 @@ def test_view_of_an_operator_is_for_everybody_and_of_a_viewer_for_this_browser(v
     place = visit.place()
     with site.visit(VIEWER) as other:
         other.wait_for_rows()
-        shared = other.page.get_by_role("list", name="In the server")
+        shared = other.page.get_by_role("list", name="On the server")
         other.page.get_by_role("button", name="Views").click()
         expect(other.page.get_by_role("button", name="Remove the view over <40>")).to_have_count(0)
         shared.get_by_role("button", name="over <40>").click()

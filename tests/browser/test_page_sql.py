@@ -268,7 +268,7 @@ def test_statements_that_were_run_are_in_the_history_and_saved_ones_for_everybod
     with site.visit() as other:
         other.wait_for_rows()
         other.page.get_by_role("button", name="Views").click()
-        other.page.get_by_role("list", name="In the server").get_by_role("button", name="the one SQL").click()
+        other.page.get_by_role("list", name="On the server").get_by_role("button", name="the one SQL").click()
         wait_until(lambda: cells(other.page) == [["1"]], what="the rows of the saved statement")
         expect(other.page.get_by_role("tab")).to_have_text(["1 SELECT"])
         other.page.get_by_role("button", name="Saved", exact=True).click()

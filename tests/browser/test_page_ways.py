@@ -103,5 +103,6 @@ def test_what_is_refused_looks_so_and_what_is_in_force_is_named(visit: Visit, si
             expect(page.locator("#sql-place")).to_contain_text("live")
     expect(page.locator("#sql-problem")).to_contain_text("nothing")
     expect(page.locator("#sql-problem")).not_to_contain_text("/api/")
-    expect(page.locator("#sql-range")).to_have_text("Rows of the statement before: select count(*) as n from users_ui")
+    label = "Rows of the previous statement: select count(*) as n from users_ui"
+    expect(page.locator("#sql-range")).to_have_text(label)
     expect(page.locator("#sql-place")).not_to_contain_text("live")

@@ -48,8 +48,8 @@ def test_shipped_packages_are_those_that_turnout_needs() -> None:
 def test_vulnerability_of_a_shipped_package_is_an_error() -> None:
     found = audit["python_findings"](python_report(idna=["PYSEC-1"], requests=["PYSEC-2"]), {"idna", "httpx"})
     assert [str(finding) for finding in found] == [
-        "error: idna 1 has PYSEC-1; mended in: 2",
-        "warning (not shipped): requests 1 has PYSEC-2; mended in: 2",
+        "error: idna 1 has PYSEC-1; fixed in: 2",
+        "warning (not shipped): requests 1 has PYSEC-2; fixed in: 2",
     ]
 
 
@@ -73,7 +73,7 @@ def test_vulnerability_of_the_page_is_an_error() -> None:
         }
     }
     [finding] = audit["web_findings"](report)
-    assert str(finding) == "error: grid <34 has Prototype pollution; mended in: grid 34.0.0"
+    assert str(finding) == "error: grid <34 has Prototype pollution; fixed in: grid 34.0.0"
 
 
 def test_npm_without_an_audit_service_is_told() -> None:
@@ -98,4 +98,4 @@ def test_audit_fails_only_by_what_it_found(
     assert audit["main"]() == int(answers)
     said = capsys.readouterr()
     assert ("skipped, its service cannot be reached" in said.out) is not answers
-    assert ("error: idna 1 has PYSEC-1; mended in: none" in said.err) is answers
+    assert ("error: idna 1 has PYSEC-1; fixed in: none" in said.err) is answers

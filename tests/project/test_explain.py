@@ -63,7 +63,7 @@ def test_registry_that_answers_is_not_blamed(monkeypatch: pytest.MonkeyPatch, re
 def test_disk_without_room_is_told() -> None:
     assert NEEDED_BYTES < 10**9
     said = why("python", needed_bytes=10**18)
-    assert said.startswith("error: no room: ") and said.endswith("make room: 5 GB are enough for all")
+    assert said.startswith("error: the disk is full: ") and said.endswith("5 GB are enough for everything")
 
 
 def test_old_python_is_told_with_the_remedy(tmp_path: Path) -> None:

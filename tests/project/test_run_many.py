@@ -58,4 +58,4 @@ def test_runs_without_a_failure_are_a_success_also_beside_a_load(tmp_path: Path)
 def test_run_that_ends_without_a_report_is_a_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "--times", "1", command=(sys.executable, "-c", "import sys; sys.exit('no disk')")) == 1
     said = capsys.readouterr().out
-    assert "no disk" in said and "the run itself (it ended with 1)" in said
+    assert "no disk" in said and "the run itself (exit code 1)" in said

@@ -1,4 +1,4 @@
-"""Real servers by texts of `access`, with what tests send to them: tokens, bytes and WebSockets."""
+"""Real servers with a given `access` section, and the requests of tests to them: tokens, bytes and WebSockets."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ access:
 """
 APP = "https://app.example"
 TABLE = "/api/tables/users_ui/rows"
-# For servers that many tests share; rates have tests of their own.
+# Rates for servers that many tests share; other tests cover rate limits.
 UNLIMITED = Rates(Rate(1e6, 10**6), Rate(1e6, 10**6), Rate(1e6, 10**6))
 
 
 class Site:
-    """A running server and what is behind it."""
+    """A running server with its database and queue."""
 
     def __init__(self, url: str, database: Database, queue: FakeQueue) -> None:
         self.url, self.database, self.queue = url, database, queue
@@ -71,7 +71,7 @@ def settings(folder: Path, text: str) -> Settings:
 def site(
     folder: Path, text: str = "", *, rates: Rates | None = None, open_connections: OpenConnections | None = None
 ) -> Iterator[Site]:
-    """Serve by a configuration while the block runs."""
+    """Run a server with a configuration during a `with` block."""
     queue = FakeQueue()
     with small_store(folder / "store") as database:
         app = create_app(Services(database, FakeOrchestrator(queue)), Access.of(settings(folder, text), rates))
@@ -99,10 +99,10 @@ def error_in(body: bytes | bytearray | None, code: str) -> dict[str, str]:
 
 
 def raw_exchange(port: int, data: bytes) -> tuple[int, bytes]:
-    """Send bytes as far as they are taken, and read the answer."""
+    """Send bytes until the server stops reading, and read the answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
         received = b""
-        # The answer can be there before all was sent.
+        # The answer can arrive before everything was sent.
         with suppress(OSError):
             connection.sendall(data)
         with suppress(ConnectionResetError):
@@ -154,7 +154,7 @@ def echoing(folder: Path, text: str, rates: Rates | None = None) -> Iterator[str
 
 
 def opened(url: str, token: str = "", *, origin: str | None = None, path: str = "/api/live") -> ClientConnection:
-    """A WebSocket as a browser opens it: with the token among its subprotocols."""
+    """Open a WebSocket as a browser does, with the token as a subprotocol."""
     offered: list[Any] = [PROTOCOL, *([TOKEN_PROTOCOL + encoded(token)] if token else [])]
     return connect_socket(url.replace("http", "ws") + path, origin=origin, subprotocols=offered, proxy=None)  # type: ignore[arg-type]
 

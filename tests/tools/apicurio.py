@@ -1,6 +1,6 @@
-"""A real schema registry (Apicurio Registry, by its Confluent interface) in a process of its own.
+"""A real schema registry (Apicurio Registry with its Confluent interface) in a separate process.
 
-Its schemas are in a file, so that it knows them again when it is stopped and started.
+Its schemas are stored in a file, so that they survive a restart.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ DISTRIBUTION = Jar(
     ending="-all.tar.gz",
 )
 STARTS = 5
-"""How often a registry that ends while it starts is started again."""
+"""The maximum number of starts of a registry that ends during its start."""
 _OPTIONS = ("-Xmx256m", *SHORT_LIVED)
 
 
 class ApicurioRegistry:
-    """One registry, over any number of process lives."""
+    """A registry with a fixed address, which can be stopped and started."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ class ApicurioRegistry:
             self._process = None
 
     def register(self, subject: str, schema: Any, kind: str = "AVRO", references: Any = ()) -> int:
-        """Put a schema in; its id."""
+        """Register a schema, and return its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         document = {"schema": text, "schemaType": kind, "references": list(references)}
         response = HTTP.post(f"{self.url}/subjects/{subject}/versions", json=document)
@@ -93,8 +93,8 @@ class ApicurioRegistry:
     def _answers(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
-            # It gives up by itself where its database takes seconds to open, or where a connection of somebody else
-            # has its port for a moment.
+            # The registry gives up if its database takes seconds to open, or if a foreign connection uses its port
+            # for a moment.
             assert self._starts < STARTS, f"the registry ended; its log ends with\n{self._end_of_log()}"
             self._launch()
         try:
@@ -116,7 +116,7 @@ class ApicurioRegistry:
 
 
 def installed() -> Path:
-    """The folder of the registry's files; fetched, verified and unpacked once for all runs."""
+    """Return the folder of the registry's files, which are fetched, verified and unpacked once for all runs."""
     [archive] = fetch([DISTRIBUTION], cache_folder())
     folder = archive.parent / "unpacked"
     with archive.with_name(".unpacking").open("a") as lock:
@@ -125,7 +125,7 @@ def installed() -> Path:
             part = folder.with_name(f"unpacked.{os.getpid()}.part")
             shutil.rmtree(part, ignore_errors=True)
             with tarfile.open(archive) as files:
-                # Python before 3.11.4 has no filters; the hash of the archive is in the lock.
+                # Python before 3.11.4 has no extraction filters; the hash of the archive was verified.
                 files.extraction_filter = getattr(tarfile, "data_filter", None)
                 files.extractall(part)
             part.rename(folder)

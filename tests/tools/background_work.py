@@ -1,4 +1,4 @@
-"""Work on a thread beside a block of a test: load, or somebody who looks all the time."""
+"""Background work on a thread during a block of a test, such as load or continuous reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def beside(work: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Run `work` while the block runs; at its end the event is set, and work has to end soon."""
+    """Run `work` during a `with` block; at its end the event is set, and `work` must end soon."""
     ended = threading.Event()
     thread = threading.Thread(target=work, args=(ended,))
     thread.start()

@@ -1,6 +1,6 @@
-"""Runs code blocks of the documentation against a demo, as a reader would, in this process.
+"""Run code blocks of the documentation against a demo in this process, as a reader would.
 
-Commands that go on until Ctrl-C, or that start servers, are not among them: the tutorial is followed with those.
+Commands that run until Ctrl-C or start servers are excluded; `tutorial_steps.py` runs those of the tutorial.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnout.testing import patience
 
 READING = {"tables", "status", "history", "summary", "sql"}
 CHANGING = {"swap", "rollback"}
-# Their commands change what is shown as a story; elsewhere they are examples, each for itself.
+# Pages whose commands build on each other; on other pages each command is a separate example.
 STORIES = ("README.md",)
 ELSEWHERE = ("docs/tutorial.md", "docs/how-to/notebook.md")
 _PLACE = re.compile(r"(localhost|127\.0\.0\.1):10000")
@@ -29,14 +29,14 @@ _BROKER = "localhost:9092"
 
 @dataclass
 class Reader:
-    """Somebody who has a demo running and tries what the pages say."""
+    """A reader with a running demo, who runs the code blocks of the pages."""
 
     url: str
     broker: str
     after: Callable[[str], None] = lambda command: None
-    """Called with the name of each command of `turnout`, and with `python`, when it has been run."""
+    """Called after each `turnout` command with its name, and after Python code with `python`."""
     done: list[str] = field(default_factory=list)
-    """What was run, to say that all kinds were."""
+    """The commands run so far, so that a test can check that all kinds were run."""
     _pages: dict[str, Examples] = field(default_factory=dict)
 
     def run_all(self) -> None:
@@ -91,12 +91,12 @@ class Reader:
     # -- Python
 
     def _run_python(self, block: Block) -> None:
-        """With the names of the blocks before it on the page, as in one notebook."""
+        """Run a Python block with the names of the earlier blocks of its page, as in a notebook."""
         examples = self._pages.setdefault(block.page, Examples())
         examples.run(str(block), self._here(block.text), patience())
         self.done.append("python")
 
     def close(self) -> None:
-        """Close the clients that blocks have left open."""
+        """Close the clients that code blocks left open."""
         for examples in self._pages.values():
             examples.close()

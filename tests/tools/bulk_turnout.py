@@ -1,4 +1,4 @@
-"""`python bulk_turnout.py run -c FILE`: Turnout, for which a tenth of the records are many.
+"""Run Turnout with lower limits for bulk reading: `python bulk_turnout.py run -c FILE`.
 
 A build reads its first pieces through Spark's source, the others in bulk; its view is built in parts.
 """

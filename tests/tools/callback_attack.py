@@ -1,6 +1,6 @@
-"""What any user of the machine can send to the port over which Spark's JVM calls Python: a program, told the ports.
+"""Attack the ports over which Spark's JVM calls Python, as any user of the machine could; the arguments are ports.
 
-It prints how many commands were carried out. Py4J's protocol: `c`, an object, a method, its arguments, `e`.
+It prints how many commands were executed. Py4J's protocol: `c`, an object, a method, its arguments, `e`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OBJECTS = 1_500
 
 
 def _answered(port: int, text: str) -> int:
-    """How many of these commands the server says it carried out."""
+    """Send commands, and return how many of them the server executed."""
     try:
         with socket.socket() as connection:
             connection.settimeout(_SECONDS)
@@ -32,21 +32,21 @@ def _answered(port: int, text: str) -> int:
 
 
 def attack(port: int) -> int:
-    """Take a method from each object that the JVM calls, then have Python delete the JVM's objects."""
+    """Delete the function of each object that the JVM calls, then make Python delete the JVM's objects."""
     done = sum(_answered(port, f"c\np{number}\n__delattr__\nsfunc\ne\n") for number in range(_PROXIES))
     taken = "".join(f"c\np0\ncall\nro{number}\nsx\ne\n" for number in range(_OBJECTS))
     return done + sum(_answered(port, text) for text in (taken, f"A\nwrong\n{taken}", "A\n\n" + taken))
 
 
 def attacked(ports: Sequence[int]) -> int:
-    """Attack as another user, where this one is root: how many commands were carried out."""
+    """Attack as another user if this one is root; return how many commands were executed."""
     command = [sys.executable, "-I", __file__, *map(str, ports)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 if __name__ == "__main__":
     if os.getuid() == 0:
-        # Here, because another user may not be able to run this Python.
+        # Drop privileges after the start, because another user may not be able to run this Python.
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)

@@ -1,4 +1,4 @@
-"""Certificates made on the spot for the embedded broker and its clients, by the `openssl` command."""
+"""Certificates for the embedded broker and its clients, created with the `openssl` command."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One certificate and its private key, both PEM."""
+    """A certificate and its private key, both PEM."""
 
     file: Path
     key_file: Path
 
     def keystore(self, password: str) -> Path:
-        """The same as a PKCS#12 key store, beside it."""
+        """Write the certificate and key as a PKCS#12 key store beside them; return its path."""
         store = self.file.with_suffix(".p12")
-        # The password comes by standard input: arguments can be looked at.
+        # The password is passed by standard input, because other users can see arguments.
         openssl(
             "pkcs12", "-export", "-in", self.file, "-inkey", self.key_file, "-name", "key", "-out", store,
             "-passout", "stdin", given=password,
@@ -31,7 +31,7 @@ class Certificate:
 
 
 class Authority:
-    """A certificate authority in a folder; the one that is there already goes on."""
+    """A certificate authority in a folder; an existing one is reused."""
 
     def __init__(self, folder: Path, name: str = "Turnout trial authority") -> None:
         self._folder = folder
@@ -40,12 +40,12 @@ class Authority:
         if self._key_file.exists():
             return
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Python 3.13 takes no authority that does not say what its key is for.
+        # Python 3.13 accepts only authorities with a key usage.
         openssl("req", "-x509", *_KEY, "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
                  "-days", DAYS, "-keyout", self._key_file, "-out", self.ca_file)  # fmt: skip
 
     def issue(self, name: str, hosts: Sequence[str] = (), days: int = DAYS, key_password: str = "") -> Certificate:
-        """A certificate for `name` (its CN), valid for `hosts`; one that was issued under that name is replaced."""
+        """Issue a certificate for `name` (its CN), valid for `hosts`; an earlier one with this name is replaced."""
         made = Certificate(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         alternatives = ",".join(f"{'IP' if host[-1].isdigit() else 'DNS'}:{host}" for host in hosts)

@@ -1,7 +1,7 @@
-"""The code blocks of the documentation: where they are, and what a mark above one says about it.
+"""The code blocks of the documentation, with their positions and marks.
 
-A mark is an HTML comment in the line above a block. `<!-- not run: REASON -->` says why no test can run it; the others
-(`file:`, `stays, until:`, `fails`) say how the tutorial is followed.
+A mark is an HTML comment in the line above a block. `<!-- not run: REASON -->` excludes it from tests; the others
+(`file:`, `stays, until:`, `fails`) control how the tutorial is run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOUND = ("*.md", "bench/*.md", "tests/*.md", "docs/**/*.md", "clients/*/README.md", "examples/*/README.md")
 NOT_RUN = "not run: "
 SECRET = "hunter2-hunter2-hunter2"
-"""What a reader fills in for a secret."""
+"""The value that replaces a secret in a code block."""
 _PEM = "".join(f"-----BEGIN {kind}-----\nMIIB\n-----END {kind}-----\n" for kind in ("CERTIFICATE", "PRIVATE KEY"))
 _BLOCK = re.compile(
     r"^(?: *<!-- (?P<mark>[^\n]*) -->\n)?(?P<indent> *)```(?P<language>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$",
@@ -47,7 +47,7 @@ class Block:
 
 
 def blocks(*languages: str) -> list[Block]:
-    """All blocks of these languages, of all when none is named; those that are marked as not run, too."""
+    """Return all blocks of these languages, or of all languages if none is named, also blocks marked as not run."""
     found = [block for page in _pages() for block in _blocks(page)]
     return [block for block in found if block.language in languages] if languages else found
 
@@ -65,7 +65,7 @@ def _blocks(page: Path) -> Iterator[Block]:
 
 
 def commands(block: Block) -> list[tuple[str, str]]:
-    """The commands of a block, and what it says that each prints: after `$ ` in a console, every line in a script."""
+    """Return the commands of a block with their expected output: after `$ ` in a console, each line of a script."""
     if block.language == "console":
         return [(found["command"].replace("\\\n", ""), found["told"]) for found in _COMMAND.finditer(block.text)]
     lines = block.text.replace("\\\n", "").splitlines()
@@ -73,7 +73,7 @@ def commands(block: Block) -> list[tuple[str, str]]:
 
 
 def words(command: str) -> list[list[str]]:
-    """The words of each program that a line calls: `cd a && npm ci` calls two."""
+    """Return the words of each program that a line calls: `cd a && npm ci` calls two."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     programs: list[list[str]] = [[]]
@@ -86,21 +86,21 @@ def words(command: str) -> list[list[str]]:
 
 
 def configured(block: Block, folder: Path) -> Settings:
-    """The settings of a file, or of a part of one, after a reader has filled in what stands in `<...>`."""
+    """Parse a configuration file or a part of one, with the placeholders `<...>` filled in."""
     document, wrong = parse_yaml(re.sub(r"<([^>\n]*)>", lambda found: found[1].strip("/"), block.text))
     assert not wrong
     return parse(_with_files(document, folder), folder, dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), SECRET))
 
 
 def _with_files(node: Any, folder: Path) -> Any:
-    """The document with every file that it names put into a folder, and made."""
+    """Create every file that a document names in a folder, and return the document with the new paths."""
     if not isinstance(node, dict):
         return [_with_files(item, folder) for item in node] if isinstance(node, list) else node
     made = {}
     for name, value in node.items():
         if (name.endswith("_file") or name == "file") and isinstance(value, str):
             place = folder / Path(value).name
-            # PKCS#12 begins so; no client reads it here.
+            # The first bytes of a PKCS#12 file; no client reads it here.
             secret = SECRET if name in ("file", "token_file") else _PEM
             place.write_bytes(b"\x30\x82" if place.suffix == ".p12" else secret.encode())
             made[name] = str(place)
@@ -109,7 +109,7 @@ def _with_files(node: Any, folder: Path) -> Any:
     return made
 
 
-# -- TypeScript and templates, as modules of one project
+# -- TypeScript and templates as modules of one project
 
 _COMPONENT = """import {{ Component, inject, signal }} from '@angular/core';
 import {{ Turnout, TurnoutSwap }} from '@turnout/angular';
@@ -139,7 +139,7 @@ const client = connect();
 
 
 def module(block: Block) -> str:
-    """A block as a module: a part of a class, a value or some statements get around them what a reader has there."""
+    """Return a block as a TypeScript module; a part of a class, a value or statements get the missing context."""
     text = block.text.strip()
     if block.language == "html":
         return _COMPONENT.format(imports="AgGridAngular, TurnoutTable", template=text, members="")

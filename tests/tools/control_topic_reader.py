@@ -1,4 +1,4 @@
-"""A reader of a control topic for a test, and what it delivered and said."""
+"""A reader of a control topic for a test, with the records and warnings that it delivered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnout.testing import patience, wait_until
 
 
 class Received:
-    """What a reader of a control topic delivered and said."""
+    """The records, warnings and failures that a reader of a control topic delivered."""
 
     def __init__(self) -> None:
         self.records: list[ControlRecord] = []
@@ -37,7 +37,7 @@ class Received:
 
 
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told as an outage after a second gets more time, where warnings are counted."""
+    """Lengthen the time after which a missing answer is reported as an outage, for tests that count warnings."""
     monkeypatch.setattr("turnout.kafka.control_topic.LOOK_TIMEOUT_SECONDS", patience(2))
 
 

@@ -1,4 +1,4 @@
-"""What tests of the decoder share: raw records in, rows and faults by record out."""
+"""Shared code of decoder tests: creation of raw records, and rows and faults by record."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 from turnout.decode.shape import RAW, Decoded, SourceShape
 
 Found = tuple[dict[str, Any] | None, list[tuple[str | None, str]]]
-"""A row or None, and its faults as field and reason."""
+"""A row or None, and its faults as pairs of field and reason."""
 
 
 def raw(
     values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None, topics: Sequence[int] | None = None
 ) -> pa.RecordBatch:
-    """Records whose ids are their places, and whose timestamps are these below zero."""
+    """Return raw records whose ids are their indexes, and whose timestamps are the negated indexes."""
     count = len(values)
     columns = [topics or [0] * count, range(count), range(0, -count, -1), keys or [b"k"] * count, values]
     return pa.record_batch([pa.array(one, f.type) for one, f in zip(columns, RAW, strict=True)], schema=RAW)
@@ -28,13 +28,13 @@ def shape(columns: Mapping[str, str], **other: Any) -> SourceShape:
 
 
 def numbers(table: pa.Table) -> pa.Table:
-    """With dates and timestamps as the whole numbers that they are: Python cannot hold them all."""
+    """Convert dates and timestamps to integers, because Python cannot represent all of them."""
     plain = {pa.date32(): pa.int32(), pa.timestamp("us", "UTC"): pa.int64()}
     return table.cast(pa.schema([(f.name, plain.get(f.type, f.type)) for f in table.schema]))
 
 
 def found(decoded: Decoded, count: int, source: int = 0) -> list[Found]:
-    """What became of each record of one source, by its place; every record is there once."""
+    """Return the row and the faults of each record of a source, by its index; each record occurs once."""
     rows: dict[int, dict[str, Any]] = {}
     for row in numbers(decoded.rows[source]).to_pylist():
         number = row.pop("_id")

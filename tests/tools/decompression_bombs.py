@@ -1,4 +1,4 @@
-"""Decompression bombs: records of a few kilobytes that unpack to megabytes."""
+"""Decompression bombs: records of a few kilobytes that decompress to megabytes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from turnout.testing import patience
 
 
 def send_bomb(kafka: str, topic: str, codec: str, value: bytes, records: int = 1) -> int:
-    """Write one compressed batch of so many records to the first partition; `value` is divided among them.
+    """Write a compressed batch of `records` records to the first partition, with `value` divided among them.
 
-    Returns the offset of the last one.
+    Return the offset of the last record.
     """
     errors: list[KafkaError] = []
     offsets: list[int] = []
@@ -24,11 +24,11 @@ def send_bomb(kafka: str, topic: str, codec: str, value: bytes, records: int = 1
         {
             "bootstrap.servers": kafka,
             "compression.type": codec,
-            # Of the unpacked batch: the broker bounds what comes.
+            # The limit of the uncompressed batch; the broker limits the compressed one.
             "message.max.bytes": 1_000_000_000,
             "batch.size": 1_000_000_000,
             "queue.buffering.max.kbytes": 2_000_000,
-            "linger.ms": 60_000,  # until `flush`: one batch
+            "linger.ms": 60_000,  # everything before `flush` is one batch
         }
     )
     size = len(value) // records

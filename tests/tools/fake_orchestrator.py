@@ -1,4 +1,4 @@
-"""The orchestrator as the server sees it, without Kafka and Spark: a status, a queue of messages, topics and files."""
+"""A fake of the orchestrator for the server, without Kafka and Spark: status, message queue, topics and files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATUS = {
 
 
 class FakeQueue:
-    """A control queue that answers each message at once by `decide`; a message for which that gives no reply waits."""
+    """A control queue that answers each message at once by `decide`; if that returns None, the message waits."""
 
     def __init__(self) -> None:
         self.messages: list[QueuedMessage] = []
@@ -43,7 +43,7 @@ class FakeQueue:
 
     @property
     def requesters(self) -> list[str]:
-        """Who sent the messages."""
+        """The requesters of the messages."""
         return [message.record.requester for message in self.messages]
 
     def submit(self, raw: bytes | str, requester: str) -> QueuedMessage:
@@ -63,18 +63,18 @@ class FakeQueue:
         return message
 
     def settle(self, message: QueuedMessage, reply: Reply) -> None:
-        """Answer a message that waits."""
+        """Answer a waiting message."""
         message.answer = reply
         message.done.set()
 
 
 def leave_waiting(_: QueuedMessage) -> Reply | None:
-    """A `decide` that gives no reply."""
+    """Return None: a `decide` that lets messages wait."""
     return None
 
 
 class FakeOrchestrator:
-    """An orchestrator that has published generation 1 and builds nothing. Tests override what they ask for."""
+    """An orchestrator that has published generation 1 and builds nothing. Tests override the methods that they use."""
 
     topic_names: Sequence[str] = ("users",)
 
@@ -97,7 +97,7 @@ class FakeOrchestrator:
         raise NotImplementedError
 
     def example(self, topic: str, records: int) -> dict[str, Any]:
-        """The example of a topic with three records."""
+        """Return the example of a topic with three records."""
         values = [{"userId": f"u{number}", "city": "Ulm"} for number in range(3)]
         return source_json(example(topic, values[:records]), Settings())
 
@@ -110,13 +110,13 @@ class FakeOrchestrator:
 
 
 class ApplyingOrchestrator(FakeOrchestrator):
-    """An orchestrator that decides on files, and has nothing to build: what it applies is in force at once."""
+    """An orchestrator that decides on files and builds nothing: applied settings take effect at once."""
 
     def __init__(self, **document: Any) -> None:
         super().__init__()
         self.configuration = Configuration(parse(document, Path("/etc/turnout"), {}))
         self.records: list[MessageRecord] = []
-        """What the store would keep."""
+        """The records that the store would contain."""
 
     def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         record, parsed = record_of(self.configuration, request, requester)

@@ -1,4 +1,4 @@
-"""A webhook that a test asks what it got, and tells what to answer."""
+"""A fake webhook: a test sets its answers and reads the received requests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 
 class Hook:
-    """What came, and what is answered: a status, or a function that answers by itself."""
+    """The received requests, and the answer: a status, or a function that answers."""
 
     def __init__(self) -> None:
         self.status = 200
         self.location = ""
         self.loses = False
-        """Whether it takes what comes, and ends the connection without an answer."""
+        """Whether it reads requests, but closes the connection without an answer."""
         self.answer: Any = None
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -29,14 +29,14 @@ class Hook:
         return f"http://127.0.0.1:{self.port}/hook"
 
     def events(self, alert: str | None = None) -> list[tuple[str, str | None]]:
-        """Each event once, in the order of their arrival: a webhook gets them at least once."""
+        """Return each event once, in order of arrival; a webhook may receive an event several times."""
         every = {one["id"]: one for body in list(self.bodies) for one in body["events"]}
         return [(one["event"], one["key"]) for one in every.values() if alert in (None, one["alert"])]
 
 
 @contextmanager
 def hooked(port: int = 0, context: ssl.SSLContext | None = None, hook: Hook | None = None) -> Iterator[Hook]:
-    """Listen on loopback until the block ends; `hook` is one that goes on."""
+    """Run a webhook on loopback during a `with` block; `hook` continues an earlier one."""
     with listening(hook or Hook(), port, context) as one:
         yield one
 
@@ -67,7 +67,7 @@ def listening(hook: Hook, port: int, context: ssl.SSLContext | None) -> Iterator
         daemon_threads = True
 
         def handle_error(self, *_: Any) -> None:
-            """Clients that leave early are what some tests are about."""
+            """Ignore errors, because some tests have clients that disconnect early."""
 
     server = Server(("127.0.0.1", port), Handler)
     if context is not None:

@@ -1,4 +1,4 @@
-"""A generation that is fed by hand, with the code that the streaming query calls: no Kafka, no stream."""
+"""A generation that tests feed with batches, through the code of the streaming query, without Kafka and stream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Quiet:
-    """A listener that keeps silent."""
+    """A listener that does nothing."""
 
     def batch_done(self, report: BatchReport) -> None: ...
 
@@ -47,7 +47,7 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a random run goes: its records, how they are cut into batches, when it restarts, when it has caught up."""
+    """A random run: its records, the sizes of its batches, its restarts, and the batch that catches up."""
 
     records: list[Sent]
     cuts: list[int]
@@ -55,7 +55,7 @@ class Course:
     caught_up_after: int
 
     def batches(self, start: Offsets) -> Iterator[tuple[int, list[Sent], Offsets]]:
-        """Number, records and end of each."""
+        """Yield the number, the records and the end offsets of each batch."""
         ends = dict(start.next)
         for number, (begin, end) in enumerate(pairwise([0, *self.cuts, len(self.records)])):
             part = self.records[begin:end]
@@ -64,11 +64,11 @@ class Course:
             yield number, part, Offsets(dict(ends))
 
     def target(self, start: Offsets) -> Offsets:
-        """Where it has caught up."""
+        """Return the offsets at which the run has caught up."""
         return list(self.batches(start))[self.caught_up_after - 1][2] if self.caught_up_after else start
 
     def play(self, fed: FedGeneration, start: Offsets, compare: Compare, *, replays: bool = True) -> None:
-        """Feed batch after batch, and compare after each; a batch before a restart is replayed by a stream."""
+        """Feed batch after batch, and compare after each; a stream replays the batch before a restart."""
         seen: list[Sent] = []
         built = self.caught_up_after == 0
         for number, records, end in self.batches(start):
@@ -84,7 +84,7 @@ class Course:
 
 
 def places(draw: st.DrawFn, sources: Collection[str]) -> Iterator[tuple[str, int, int]]:
-    """Where up to 24 records are: source, partition and offset."""
+    """Draw the positions of up to 24 records: source, partition and offset."""
     ends: dict[tuple[str, int], int] = {}
     for _ in range(draw(st.integers(0, 24))):
         source, partition = draw(st.sampled_from(list(sources))), draw(st.integers(0, 1))
@@ -102,20 +102,20 @@ def courses(draw: st.DrawFn, records: st.SearchStrategy[list[Sent]]) -> Course:
 
 
 class Compare(Protocol):
-    """Compares the tables with what they must be after these records."""
+    """A function that compares the tables with their expected contents after these records."""
 
     def __call__(self, seen: list[Sent], *, views: bool) -> None: ...
 
 
 class KeptSources(KeptTopics):
-    """Kept topics of which no view is kept."""
+    """Kept topics without kept views."""
 
     def views(self, layout: Layout) -> list[ViewTable]:
         return []
 
 
 class FedGeneration:
-    """A published generation; it has caught up once a batch reaches `target`."""
+    """A published generation, which has caught up once a batch reaches `target`."""
 
     def __init__(self, spark: SparkSession, settings: Settings, folder: Path, start: Offsets, target: Offsets) -> None:
         self.target = target
@@ -152,7 +152,7 @@ class FedGeneration:
         self._open()
 
     def swap(self, settings: Settings, target: Offsets | None = None) -> None:
-        """Publish a generation of other views that keeps all sources; views that it cannot keep wait for `target`."""
+        """Publish a generation with other views that keeps all sources; views that are not kept wait for `target`."""
         before = self.tables
         self._number, self._layout = self._number + 1, layout_of(settings, first_plan(settings))
         self.start = self.read()
@@ -168,14 +168,14 @@ class FedGeneration:
             before.drop(cursor)
 
     def _build(self) -> None:
-        """Build the views that were not kept."""
+        """Build the views that are not kept."""
         self.writer.take(self._nothing(), self.read(), None, caught_up=True)
 
     def _nothing(self) -> Decoded:
         return self.decoder.decode(self.raw([]))
 
     def other_than_built(self) -> dict[str, list[tuple[Any, ...]]]:
-        """The rows, with hidden columns, that are other than those of a generation that builds all views anew."""
+        """Return the rows, with hidden columns, that differ from a generation that builds all views again."""
         built = GenerationTables(self.database, 1_000_000 + self._number, self._layout)
         with self.database.transaction() as cursor:
             built.create(cursor, views_built=False)
@@ -195,7 +195,7 @@ class FedGeneration:
         self.writer.take(decoded, end, number, caught_up=end.reached(self.target))
 
     def raw(self, records: list[Sent]) -> pa.Table:
-        """Records as the stream brings them."""
+        """Return records in the format of the stream."""
         columns = [
             [self._layout.topics.index(r.topic) for r in records],
             [r.partition << OFFSET_BITS | r.offset for r in records],
@@ -207,15 +207,15 @@ class FedGeneration:
         return pa.table(arrays, schema=RAW)
 
     def read(self) -> Offsets:
-        """How far the store says it has read."""
+        """Return the offsets that the store has read."""
         return Offsets.kept(self.tables.progress().offsets, self.start)
 
     def identities(self, table: str) -> int:
-        """How many rows of a table can be told apart."""
+        """Return the number of distinct row ids of a table."""
         with self.database.read() as cursor:
             [(count,)] = cursor.execute(f"SELECT count(DISTINCT _row) FROM {table}").fetchall()
             return int(count)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """The rows of a table; times of any year as numbers, which Python cannot all hold."""
+        """Return the rows of a table, with times as numbers, because Python cannot represent all years."""
         return numbered(read_window(self.database, Window(table)).rows)

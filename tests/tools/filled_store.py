@@ -1,4 +1,4 @@
-"""A store filled by real batches without Spark: the view's SQL runs in DuckDB, which understands the same text."""
+"""A store filled by real batches without Spark: DuckDB runs the SQL of views, which it understands too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from turnout.store.generation_tables import GenerationTables
 from turnout_client.arrow_columns import arrow_type
 
 _START_MS = 1_767_225_600_000
-"""2026-01-01."""
+"""The milliseconds of 2026-01-01."""
 
 USER_1 = {"userId": "u1", "name": "Ada", "email": "ada@example.com", "age": 36}
 USER_2 = {"userId": "u2", "name": "Ben", "email": None, "age": 52}
@@ -32,7 +32,7 @@ GOLD_1 = {"userId": "u1", "accountType": "gold", "balance": 10.5}
 
 
 class Filling:
-    """Writes generations of the default sources, or of those of `settings`, to a store."""
+    """A writer of generations of the default sources, or of those of `settings`, to a store."""
 
     def __init__(self, database: Database, settings: Settings | None = None) -> None:
         self.database = database
@@ -43,7 +43,7 @@ class Filling:
         self._offset = 0
 
     def generation(self, join: Join = Join.LEFT) -> GenerationTables:
-        """Make a new empty generation; it is not published."""
+        """Create a new empty generation, without publishing it."""
         self._number += 1
         tables = self._tables(join)
         with self.database.write() as cursor:
@@ -59,13 +59,13 @@ class Filling:
         )
 
     def after_first_batch(self, records: int) -> Self:
-        """Go on in a store that holds the first batch of generation 1 already."""
+        """Continue in a store that already has the first batch of generation 1."""
         self._number, self._batch, self._offset = 1, 0, records
         self.tables = self._tables(Join.LEFT)
         return self
 
     def publish(self) -> None:
-        """Point the names at the newest generation."""
+        """Publish the newest generation."""
         assert self.tables is not None
         with self.database.write() as cursor:
             self.tables.publish(cursor)
@@ -75,18 +75,18 @@ class Filling:
             cursor.execute(f"DROP SCHEMA g{generation} CASCADE")
 
     def swap(self, join: Join = Join.LEFT, **records: Sequence[Mapping[str, Any]]) -> None:
-        """A new generation with records in it, published; the one before lives on."""
+        """Create and publish a new generation with records; the previous one continues."""
         self.generation(join)
         if any(records.values()):
             self.batch(**records)
         self.publish()
 
     def batch(self, **records: Sequence[Mapping[str, Any] | None]) -> None:
-        """One batch of records by source; None is a record that cannot be read."""
+        """Write a batch of records by source; None is an unreadable record."""
         self.take(self._decoded(records))
 
     def take(self, decoded: Decoded) -> None:
-        """One batch of decoded records."""
+        """Write a batch of decoded records."""
         assert self.tables is not None
         self._batch += 1
         with self.tables.batch(self._batch) as batch:
@@ -122,7 +122,7 @@ class Filling:
 
 
 def settings_of(rows: str, max_rows: int | None = None, duplicates: str = "latest") -> Settings:
-    """The default sources and views with other row rules."""
+    """Return the default sources and views with other row rules."""
     sources = {name: {**source, "rows": rows, "max_rows": max_rows} for name, source in default_sources().items()}
     views = {name: {**view, "duplicates": duplicates} for name, view in default_views().items()}
     return Settings.model_validate({"sources": sources, "views": views})
@@ -130,7 +130,7 @@ def settings_of(rows: str, max_rows: int | None = None, duplicates: str = "lates
 
 @contextmanager
 def filled(folder: Path) -> Iterator[Filling]:
-    """A store with two users and an account of the first, published; closed after the block."""
+    """Yield a published store with two users and an account of the first; it is closed after the block."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FILE_NAME).write_bytes(_filled_file())
     database = Database.open(folder)
@@ -142,7 +142,7 @@ def filled(folder: Path) -> Iterator[Filling]:
 
 @functools.cache
 def _filled_file() -> bytes:
-    """The file of such a store: a copy takes a tenth of the time of a batch."""
+    """Return the file of the store of `filled`, because a copy takes a tenth of the time of a batch."""
     with tempfile.TemporaryDirectory() as folder:
         database = Database.open(Path(folder))
         Filling(database).swap(users=[USER_1, USER_2], accounts=[GOLD_1])
@@ -154,12 +154,12 @@ def _joined(view: ViewTable, rows: Mapping[str, pa.Table]) -> pa.Table:
     with _plain().cursor() as connection:
         for relation, table in rows.items():
             connection.register(relation, table)
-        # DuckDB has no LEFT before these two.
+        # DuckDB does not accept LEFT before SEMI and ANTI.
         sql = view.narrow_sql.replace("LEFT SEMI JOIN", "SEMI JOIN").replace("LEFT ANTI JOIN", "ANTI JOIN")
         return connection.sql(sql).to_arrow_table()
 
 
 @functools.cache
 def _plain() -> duckdb.DuckDBPyConnection:
-    """One database for the SQL of all views: to make one takes longer than a batch of a few rows."""
+    """Return the database for the SQL of all views; creating one takes longer than a small batch."""
     return duckdb.connect()

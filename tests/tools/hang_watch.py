@@ -1,7 +1,7 @@
-"""Ends a test that waits for what cannot come: nothing that it started computes, although the machine has time.
+"""End a test that hangs: its processes compute nothing although the machine is idle.
 
-A limit that is long enough for a busy machine lets a quiet one stand still for minutes. Here only that time counts in
-which the test had nothing to do: a machine that is busy, with others or with the test, is waited for.
+A fixed limit that suits a busy machine would let a test hang for minutes on an idle one. So only the time counts in
+which the machine was idle and the test did nothing.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from turnout.testing import patience
 LIMIT_SECONDS = 90.0
 _LOOK_SECONDS = 5.0
 _BUSY_CORES = 0.4
-"""What a test takes that asks again and again, with the processes that wait for it; who works takes more."""
+"""The maximum processor use of a test that only polls, with its waiting processes; real work uses more."""
 _FREE_CORES = 0.6
 _SIGNAL = signal.SIGUSR2
 
 
 class Look(NamedTuple):
-    """What is seen at one moment: the test that runs, its processor seconds, and those that the machine was idle."""
+    """A sample: the running test, its processor seconds, and the idle seconds of the machine."""
 
     test: str
     used: float
     idle: float
 
     def is_still_since(self, before: Look, seconds: float) -> bool:
-        """Whether the test did nothing in this time, although it could have."""
+        """Whether the test did nothing in this time although the machine was idle."""
         works = self.used - before.used > _BUSY_CORES * seconds
         could = self.idle - before.idle > _FREE_CORES * seconds
         return bool(self.test) and self.test == before.test and could and not works
 
 
 class Watch(threading.Thread):
-    """Looks at the test that the main thread runs."""
+    """A thread that watches the test of the main thread."""
 
     def __init__(self, limit_seconds: float, look_seconds: float = _LOOK_SECONDS) -> None:
         super().__init__(name="stillness", daemon=True)
@@ -50,7 +50,7 @@ class Watch(threading.Thread):
         self._tree = Tree()
         self._ended = threading.Event()
         self.test = ""
-        """The one that runs now."""
+        """The name of the running test."""
 
     def run(self) -> None:
         still, last = 0.0, self._look()
@@ -70,11 +70,11 @@ class Watch(threading.Thread):
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.test:
-            raise TimeoutError(f"nothing has happened for {self._limit:g} s, and the machine had time")
+            raise TimeoutError(f"nothing has happened for {self._limit:g} s, although the machine was idle")
 
 
 def idle_seconds() -> float:
-    """How long the cores of this machine have been idle, all together; 0 where the system does not tell."""
+    """Return the idle seconds of all cores of this machine; 0 if the system does not report them."""
     try:
         fields = Path("/proc/stat").read_text().split(maxsplit=5)
     except OSError:

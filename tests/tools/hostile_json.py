@@ -1,4 +1,4 @@
-"""Hostile JSON records: odd numbers, texts, names, spaces and bytes in objects that are otherwise plain."""
+"""Hostile JSON records: unusual numbers, texts, names, spaces and bytes in otherwise plain objects."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ GOOD = {
 
 
 def a_record(rng: random.Random, oddness: float | None = None) -> bytes | None:
-    """Mostly an object of known fields, with at most a few odd values, names, spaces and bytes."""
+    """Return mostly an object of known fields, with a few unusual values, names, spaces and bytes."""
     oddness = rng.random() if oddness is None else oddness
     fields = []
     for name in rng.sample(list(GOOD), rng.randint(0, 6)):

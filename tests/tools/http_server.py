@@ -1,4 +1,4 @@
-"""Real servers on free ports, in threads of their own, for the tests of clients."""
+"""Real servers on free ports, in separate threads, for tests of clients."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from turnout.store.database import Database
 from turnout.testing import patience
 
 SECONDS = patience()
-"""The limit of all that is waited for."""
+"""The time limit of every wait."""
 
-# One client for all calls, without TLS: to make one that reads the machine's certificates takes longer than a call.
-# It keeps no connection: servers come and go.
+# One client for all calls, without TLS, because loading the machine's certificates takes longer than a call.
+# It keeps no connections, because servers are started and stopped.
 HTTP = httpx.Client(timeout=SECONDS, verify=False, limits=httpx.Limits(max_keepalive_connections=0))
 
 OWNER = "token-of-the-server-s-user"
 
 
 def owned() -> Access:
-    """A server without tokens, whose user has the token OWNER."""
+    """Return the access of a server without tokens, whose user has the token OWNER."""
     access = Access()
     access.know_owner(OWNER)
     return access
@@ -46,15 +46,15 @@ def serving(
     send_buffer: int | None = None,
     trusted_proxies: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Serve while the block runs; gives the address.
+    """Run a server during a `with` block, and yield its address.
 
-    Without `open_connections`, an idle one stays open, and a pong may come late: a slow machine takes its time.
-    `send_buffer` is how many bytes the kernel takes for a client that does not read; left alone, it takes megabytes.
+    Without `open_connections`, idle connections stay open and pongs may be late, for slow machines. `send_buffer` is
+    the number of bytes that the kernel buffers for a client that does not read; by default it is megabytes.
     """
     patient = OpenConnections(request_seconds=SECONDS, proxies=trusted_proxies)
     server = Server(app, "127.0.0.1", port, open_connections or patient, trusted_proxies)
     server._uvicorn.config.ws_ping_timeout = SECONDS
-    if send_buffer is not None:  # its connections have the same
+    if send_buffer is not None:  # connections inherit it
         server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     ready = threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
@@ -70,7 +70,7 @@ def serving(
 
 @contextmanager
 def small_store(folder: Path) -> Iterator[Database]:
-    """A store with three users and one swap."""
+    """Yield a store with three users and one swap."""
     database = Database.open(folder)
     try:
         with database.write() as cursor:
@@ -90,11 +90,11 @@ def small_store(folder: Path) -> Iterator[Database]:
 
 
 def application(database: Database, max_viewers: int = 500) -> ASGIApp:
-    """The real application over a store."""
+    """Return the real application with a store."""
     return create_app(patient(database, max_viewers=max_viewers))
 
 
 def patient(database: Database, **limits: Any) -> Services:
-    """What an application is made of. SQL has a low priority: a busy machine takes its time."""
+    """Return the services of an application, with long query limits, because SQL has a low priority."""
     given = ServerSettings(**{"query_timeout_seconds": SECONDS, **limits})
     return Services(database, FakeOrchestrator(), limits=given)

@@ -1,4 +1,4 @@
-"""An orchestrator in the test's own process, with the shared Spark: for tests that look at it from inside."""
+"""An orchestrator in the process of the test, with the shared Spark, for tests that inspect its objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SharedEngine(Engine):
-    """The Spark that all tests share: neither started nor ended here."""
+    """The Spark that all tests share; it is neither started nor ended here."""
 
     def __init__(self, session: SparkSession) -> None:
         super().__init__(SparkSettings(), Path())
@@ -40,7 +40,7 @@ class Orchestrated:
         self.orchestrator = Orchestrator(settings, self.database, SharedEngine(session))
 
     def send(self, **message: Any) -> Reply:
-        """Send a control message as a surface does, and wait for its outcome."""
+        """Submit a control message, and wait for its outcome."""
         queued = self.orchestrator.queue.submit(json.dumps(message), "test")
         queued.done.wait(patience())
         assert queued.answer is not None, f"no outcome: {message}"
@@ -56,7 +56,7 @@ class Orchestrated:
 
 @contextmanager
 def running_on(settings: Settings, session: SparkSession) -> Iterator[Orchestrated]:
-    """Run an orchestrator by these settings until the block ends."""
+    """Run an orchestrator with these settings during a `with` block."""
     running = Orchestrated(settings, session)
     running.orchestrator.start()
     try:
@@ -69,7 +69,7 @@ def running_on(settings: Settings, session: SparkSession) -> Iterator[Orchestrat
 
 @contextmanager
 def orchestrated(folder: Path, session: SparkSession, bootstrap: str, **sections: Any) -> Iterator[Orchestrated]:
-    """Run an orchestrator on `folder` until the block ends."""
+    """Run an orchestrator in `folder` during a `with` block."""
     document = {"kafka": {"bootstrap_servers": bootstrap}, "data_dir": str(folder / "data"), **sections}
     with running_on(parse(document, folder, {}), session) as running:
         yield running

@@ -1,6 +1,6 @@
-"""A Turnout in the test's own process, on the shared Spark, with a real server: a `turnout run` but for the process.
+"""A Turnout in the process of the test, with the shared Spark and a real server.
 
-It costs 8 s less than a process, so it is for all that neither kills one nor looks at it from outside.
+It starts 8 s faster than a process, so it is used unless a test kills the process or inspects it from outside.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def served_on(settings: Settings, session: SparkSession, port: int = 0) -> Iterator[tuple[Orchestrated, str]]:
-    """Serve by these settings until the block ends; the address is where it is served."""
+    """Run a server with these settings during a `with` block, and yield its address."""
     running = Orchestrated(settings, session)
     with ExitStack() as ends:
         ends.callback(running.database.close)
@@ -47,7 +47,7 @@ def served_on(settings: Settings, session: SparkSession, port: int = 0) -> Itera
 
 
 class ServedTurnout(RunningTurnout):
-    """To be asked as one in a process of its own is. Its log is a file too; Spark's folder is that of the session."""
+    """A Turnout with the methods of a separate process. Its log is a file; Spark's folder is that of the session."""
 
     def __init__(self, folder: Path, session: SparkSession, bootstrap: str = "", **sections: Any) -> None:
         super().__init__(folder, bootstrap, **sections)

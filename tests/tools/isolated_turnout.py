@@ -1,4 +1,4 @@
-"""A `turnout run` that has the system's temporary folder for itself: what it leaves there is seen."""
+"""A `turnout run` with its own /tmp, so that a test can see the files that it leaves there."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from turnout.java.jars import cache_folder
 from turnout.testing import wait_until
 from turnout_process import RunningTurnout
 
-# A folder of the machine's own is mounted where Turnout sees it beside its empty /tmp. What it needs of the other /tmp,
-# where a checkout, a Python or a home is there, is mounted into the empty one. What is left there is written down when
-# the process has ended, for the namespace ends with it.
+# Turnout sees an empty /tmp and its own folder, which is mounted at INSIDE. Folders of the real /tmp that it needs,
+# such as a checkout, a Python or a home, are mounted into the empty /tmp. The remaining files are listed at the end of
+# the process, because the namespace ends with it.
 _WRAPPED = """
 mount --bind "$1" /mnt && mkdir -p /mnt/before && mount --rbind /tmp /mnt/before && mount -t tmpfs none /tmp || exit 99
 left="$2"; shift 2
@@ -34,13 +34,13 @@ there | comm -13 "/mnt/$left.before" - > "/mnt/$left"
 exit $code
 """
 INSIDE = Path("/mnt")
-"""Where Turnout sees its folder."""
+"""The path at which Turnout sees its folder."""
 
 _KEPT = {"spark.log", "java.log", "java.log.1", "log4j2.properties", "warehouse"}
 
 
 class IsolatedTurnout(RunningTurnout):
-    """`program` is what runs in its namespace; paths in it are those of INSIDE."""
+    """A Turnout in a mount namespace. `program` is the command that runs there; its paths are below INSIDE."""
 
     def __init__(self, folder: Path, bootstrap: str, **sections: Any) -> None:
         super().__init__(folder, bootstrap, data_dir=str(INSIDE / "data"), **sections)
@@ -52,7 +52,7 @@ class IsolatedTurnout(RunningTurnout):
 
     @property
     def pid(self) -> int:
-        """Turnout's own, once it answers."""
+        """The process id of Turnout, once it answers."""
         [process] = psutil.Process(super().pid).children()
         return process.pid
 
@@ -63,21 +63,21 @@ class IsolatedTurnout(RunningTurnout):
         return super().start(ready=ready)
 
     def wait_gone(self) -> None:
-        """Wait until nothing runs any more of a life that has ended."""
+        """Wait until all processes of a stopped Turnout have ended."""
         wait_until(lambda: not living_in(super(IsolatedTurnout, self).pid), what="the end of all its processes")
 
     def left(self) -> list[str]:
-        """What the last life, which has ended, left in the system's temporary folder."""
+        """Return the files that the last run left in its /tmp."""
         return (self.folder / f"left-{self._lives}").read_text().splitlines()
 
     def temporary(self) -> list[str]:
-        """What is temporary in its own folder."""
+        """Return the temporary files in its data folder."""
         found = [*self.data_dir.glob("tmp*"), *self.data_dir.glob("*.tmp"), *self.spark_dir.glob("*")]
         return sorted(path.name for path in found if path.name not in _KEPT)
 
 
 def _needed_of_tmp() -> list[str]:
-    """Folders below /tmp without which Turnout cannot start, as paths from there."""
+    """Return the folders below /tmp that Turnout needs to start, as relative paths."""
     needed = {Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix), Path.home(), cache_folder().parent}
     needed |= {Path(os.environ["JAVA_HOME"])} if "JAVA_HOME" in os.environ else set()
     below = sorted(str(path.relative_to("/tmp")) for path in needed if Path("/tmp") in path.parents)

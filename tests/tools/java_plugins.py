@@ -1,4 +1,4 @@
-"""Plugins of the broker that tests are written with, compiled by Janino, which Spark brings: no JDK is needed."""
+"""Broker plugins for tests, compiled with Janino, which is part of Spark, so that no JDK is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCES = Path(__file__).parent / "java"
 
 
 def compiled(client: JavaClient, name: str, folder: Path) -> Path:
-    """A folder for the classpath that has the class `name`."""
+    """Compile the class `name`, and return its folder for the class path."""
     folder.mkdir(parents=True, exist_ok=True)
     jvm: Any = client.jvm
     compiler = jvm.org.codehaus.janino.CompilerFactory().newCompiler()

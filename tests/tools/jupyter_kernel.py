@@ -1,4 +1,4 @@
-"""A real Jupyter kernel in a process of its own: it runs the cells of a notebook, and what its widgets send is kept."""
+"""A real Jupyter kernel in a separate process, which runs notebook cells and records messages of widgets."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def code_cells(notebook: Path) -> list[str]:
 
 
 class Kernel:
-    """Runs cells one after the other, as a notebook does."""
+    """A kernel that runs cells one after the other, as a notebook does."""
 
     def __init__(self, client: BlockingKernelClient) -> None:
         self._client = client
         self.widgets: dict[str, Json] = {}
-        """The state of each widget as a browser knows it, by the id of its model; closed ones are gone."""
+        """The state of each open widget in a browser, by the id of its model."""
 
     def run(self, cell: str) -> Json:
-        """Run a cell to its end; what it shows, by type. Its error is an AssertionError."""
+        """Run a cell, and return its output by type; an error of the cell raises AssertionError."""
         request = self._client.execute(cell)
         shown: Json = {}
         while True:
@@ -47,7 +47,7 @@ class Kernel:
                 return shown
 
     def wait_for(self, condition: Callable[[Any], bool], given: object) -> None:
-        """Wait for what widgets send by themselves: no cell runs."""
+        """Process messages of widgets until a condition is true, without running a cell."""
         while not condition(given):
             self._next()
 
@@ -68,8 +68,8 @@ class Kernel:
 
 @contextmanager
 def running_kernel(folder: Path) -> Iterator[Kernel]:
-    """A kernel of this Python, which keeps its files in `folder`."""
-    from jupyter_client.manager import KernelManager  # takes half a second, also in workers that run other files
+    """Run a kernel of this Python during a `with` block, with its files in `folder`."""
+    from jupyter_client.manager import KernelManager  # not at the top: it takes half a second in every worker
 
     manager = KernelManager(connection_file=str(folder / "kernel.json"))
     manager.start_kernel(cwd=str(folder), env={**os.environ, "IPYTHONDIR": str(folder / "ipython")})

@@ -1,4 +1,4 @@
-"""All records that Kafka holds, as the oracle reads them."""
+"""All records in Kafka, in the format of the oracle."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from turnout.testing import patience
 
 
 def read_all(bootstrap: str, topics: Sequence[str]) -> list[Sent]:
-    """Every record of `topics` from the earliest to the end as it is now, without those that are too large to read."""
+    """Return all records of `topics` up to the present end, except those that are too large to read."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": f"oracle-{uuid.uuid4()}",
             "isolation.level": "read_uncommitted",
-            "receive.message.max.bytes": 1_000_000_000,  # as much may be unpacked
+            "receive.message.max.bytes": 1_000_000_000,  # the limit after decompression
         }
     )
     try:

@@ -1,4 +1,4 @@
-"""A producer that lives as long as a load: `turnout.testing.produce` makes one for each call, at 7 ms of a core."""
+"""A producer for many writes; `turnout.testing.produce` creates one for each call, which costs 7 ms of a core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from turnout.testing import Record, patience
 
 
 class Writer:
-    """Writes values and records in their order; returns when the broker has them."""
+    """A producer that writes values and records in order, and waits until the broker has them."""
 
     def __init__(self, bootstrap: str) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, "log_level": 0})
@@ -29,7 +29,7 @@ class Writer:
 
 @contextmanager
 def writing(bootstrap: str) -> Iterator[Writer]:
-    """A writer for a block; its threads and connections end with it."""
+    """Yield a writer; its threads and connections end with the block."""
     writer = Writer(bootstrap)
     try:
         yield writer

@@ -1,7 +1,7 @@
-"""`python killed_alerts.py ROUNDS BOOTSTRAP FOLDER TOPIC`: a store that is filled by hand, with an alert to a topic.
+"""Kill alerts at chosen points: `python killed_alerts.py ROUNDS BOOTSTRAP FOLDER TOPIC`.
 
-At each point, ROUNDS times, a process writes random batches and swaps until the alert has come to the point a random
-number of times, and then kills itself there; the next one goes on.
+For each point, ROUNDS times, a process writes random batches and swaps to a store with an alert to a topic. It kills
+itself when the alert has reached the point a random number of times; the next process continues.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-# DuckDB imports it when it is first given a table; here once, and not in each of the processes.
+# Imported here once instead of in each process: DuckDB imports it with the first table.
 import pandas  # type: ignore[import-untyped]  # noqa: F401
 
 from filled_store import Filling
@@ -27,7 +27,7 @@ from turnout.testing import wait_until
 
 del POINTS["known"]
 POINTS |= {
-    # In the transaction of the store, and right after it.
+    # Inside the transaction of the store, and right after it.
     "changed": (WatchedRows, "_write", True),
     "kept": (WatchedRows, "_move", True),
     "noted": (Events, "delivered", True),
@@ -39,7 +39,7 @@ def settings_of(topic: str) -> AlertSettings:
 
 
 def watching(database: Database, bootstrap: str, topic: str) -> Alerts:
-    """Run the alert; all its events are kept, so that they can be compared."""
+    """Run the alert with all its events retained, so that they can be compared."""
     events.MAX_WAITING = events.MAX_EVENTS = 1_000_000
     alerts = Alerts(database, KafkaSettings(bootstrap_servers=bootstrap), lambda level, text: print(text, flush=True))
     alerts.start({"large": settings_of(topic)})
@@ -70,13 +70,13 @@ def run(folder: Path, bootstrap: str, topic: str, seed: int) -> None:
 
 
 def times_at(point: str, seed: int) -> int:
-    """How many times an alert comes to a point before it is killed there."""
+    """Return how many times an alert reaches a point before it is killed there."""
     return 1 if point in ("opened", "read") else random.Random(seed).randrange(3, 10)
 
 
 if __name__ == "__main__":
     rounds, address, store, name = sys.argv[1:]
-    # Something must have been written before it can be read.
+    # Events must be written before they can be read.
     order = [*(point for point in POINTS if point != "read"), "read"]
     for number, where in enumerate(order * int(rounds)):
         work = functools.partial(run, Path(store), address, name, number)

@@ -1,8 +1,8 @@
-"""`python killed_sinks.py ROUNDS BOOTSTRAP FOLDER=TOPIC=DELIVERY...`: stores that are filled by hand, each with a sink.
+"""Kill sinks at chosen points: `python killed_sinks.py ROUNDS BOOTSTRAP FOLDER=TOPIC=DELIVERY...`.
 
-For each FOLDER and each point, ROUNDS times, a process writes random batches and swaps until the sink has come to the
-point a random number of times, and then kills itself there; the next one goes on. What was shown stands in
-FOLDER/shown.jsonl, a line for each state.
+For each FOLDER and each point, ROUNDS times, a process writes random batches and swaps to a store with a sink. It kills
+itself when the sink has reached the point a random number of times; the next process continues. FOLDER/shown.jsonl has
+a line for each published state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# DuckDB imports it when it is first given a table; here once, and not in each of the processes.
+# Imported here once instead of in each process: DuckDB imports it with the first table.
 import pandas  # type: ignore[import-untyped]  # noqa: F401
 
 from child_processes import end_with_parent
@@ -36,12 +36,12 @@ from turnout.store.query.windows import Window, read_window
 POINTS: dict[str, tuple[type, str, bool]] = {
     "opened": (TopicWriter, "open", True),
     "in_a_transaction": (TopicWriter, "_produce", True),
-    # In Kafka, and not known in the store yet.
+    # Written to Kafka, but not noted in the store yet.
     "written": (TopicWriter, "write", True),
     "known": (TopicState, "written", True),
     "read": (TopicState, "fold", True),
 }
-"""Point -> class, method, and whether the kill comes after the method."""
+"""The class and method of each point, and whether the kill comes after the method."""
 
 
 def arm(point: str, times: int) -> None:
@@ -61,20 +61,20 @@ def arm(point: str, times: int) -> None:
 
 
 def shown(database: Database) -> tuple[tuple[int, int], list[dict[str, Any]]]:
-    """What is shown now, and its generation and version."""
+    """Return the position and the rows of the published table."""
     found = read_window(database, Window("final_ui"))
     at = found.position
     return (at.generation, at.version), json.loads(json_rows(found.rows))
 
 
 def take_up(filling: Filling, database: Database) -> None:
-    """Go on with the published generation, as a start does: what was being built goes."""
+    """Continue with the published generation, as a start does; an unfinished generation is dropped."""
     filling._number = shown(database)[0][0]
     with database.write() as cursor:
         cursor.execute(f"DROP SCHEMA IF EXISTS g{filling._number + 1} CASCADE")
     filling.tables = filling._tables(Join.LEFT)
     filling._batch = filling.tables.progress().batch_id
-    with database.read() as cursor:  # further places than any that was used
+    with database.read() as cursor:  # larger ids than any used before
         filling._offset = scalar(cursor, "SELECT max(_id) + 1000 FROM main.users_ui")
 
 
@@ -111,9 +111,9 @@ def run(folder: Path, bootstrap: str, topic: str, delivery: str, seed: int) -> N
 
 
 def ended_at(point: str, times: int, work: Callable[[], None]) -> int:
-    """Run in a process that kills itself when it has come to a point so many times; returns how it ended.
+    """Run `work` in a child process that kills itself at a point after `times` times; return its exit code.
 
-    A fork: to import all that is used takes longer than to run. Nothing here has begun a thread by then.
+    The child is a fork, because imports take longer than the work. No thread has been started before.
     """
     child = os.fork()
     if child:
@@ -125,13 +125,13 @@ def ended_at(point: str, times: int, work: Callable[[], None]) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
-        os._exit(1)  # it has not come to its point
+        os._exit(1)  # the point was not reached
 
 
 def times_at(point: str, seed: int) -> int:
-    """How many times a sink comes to a point before it is killed there.
+    """Return how many times a sink reaches a point before it is killed there.
 
-    Often, and four times at least: how many versions come before an earlier kill depends on the speed of the machine.
+    It is at least four for frequent points: the number of versions before an earlier kill depends on the machine.
     """
     often = point in ("in_a_transaction", "written", "known")
     return random.Random(seed).randrange(4, 30 if LONG else 10) if often else 1

@@ -1,7 +1,7 @@
-"""`python killed_turnout.py FLAG run -c FILE`: Turnout, which kills itself at the point that the file FLAG names.
+"""Run Turnout, which kills itself at the point named in a file: `python killed_turnout.py FLAG run -c FILE`.
 
-The points are places in the life of a swap. A kill from outside cannot hit the short ones. While there is a file
-FLAG.hold, it waits at every point. All that a build reads is read in bulk, which has files of its own.
+The points are steps of a swap, which may be too short for a kill from outside. While the file FLAG.hold exists, Turnout
+waits at every point. Builds read all records in bulk, which uses additional files.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from turnout.swap.lifecycle import Lifecycle
 
 POINTS: dict[str, tuple[type, str, bool]] = {
     "validating": (Builder, "validate", False),
-    # Inside the transaction that copies the rows of kept sources, before it is kept.
+    # Inside the transaction that copies the rows of kept sources, before its commit.
     "copying": (KeptTopics, "copy", True),
     "building": (Generations, "create", True),
     "catching_up": (Builder, "catch_up", False),
     "views": (Generation, "building_views", True),
-    # Inside the transaction that publishes, before it is kept.
+    # Inside the transaction that publishes, before its commit.
     "publishing": (GenerationTables, "publish", True),
-    # Kept, and nothing else done yet.
+    # After the commit, before anything else.
     "live": (Lifecycle, "replace", False),
     "lingering": (Lifecycle, "replace", True),
     "retiring": (Generations, "clear", False),
     "retired": (Generations, "clear", True),
 }
-"""Point -> class, method, and whether the kill comes after the method."""
+"""The class and method of each point, and whether the kill comes after the method."""
 
 OF_CANDIDATES: dict[str, tuple[type, str, bool]] = {
-    # Inside the transaction that makes, publishes or discards a candidate, before it is kept.
+    # Inside the transaction that creates, publishes or discards a candidate, before its commit.
     "candidate_written": (Ledger, "set_candidate", True),
-    # Kept, and nothing else done yet.
+    # After the commit, before anything else.
     "candidate_kept": (Lifecycle, "let_candidate_go", False),
 }
 """The points of messages about candidates."""
 
 APART = ("publishing", "live")
-"""The points that leave most different things: a generation that is not published, and one that is, whose message has
-no outcome. What the others leave is less of these, or what an ordinary stop leaves."""
+"""The points with the most different remains: an unpublished generation, and a published one whose message has no
+outcome. The other points leave less than these, or the same as an ordinary stop."""
 
 
 def hold_of(flag: Path) -> Path:

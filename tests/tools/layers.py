@@ -1,7 +1,7 @@
-"""The layers of the suite, by folder, and the order in which their files are run: long files first.
+"""The layers of the test suite, by folder, and the order of their files: long files first.
 
-A worker of pytest takes whole files. Where the long ones come first, the workers end at the same time.
-Every worker imports all files, each from another one on: what one has compiled, the others read.
+A pytest worker runs whole files; with long files first the workers end at about the same time. Every worker imports all
+files, but starts at a different file, so that workers share compiled byte code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAYERS = {
     "browser": "a real browser, and what Node builds",
     "fast": "no broker, no Spark, no browser",
 }
-"""Layer -> what it has, in the order of a run."""
+"""The layers with their descriptions, in the order of a run."""
 
 LONGEST = (
     "live/test_secured.py",
@@ -58,18 +58,18 @@ LONGEST = (
     "serve/test_limits.py",
     "serve/test_connections.py",
 )
-"""Files that take long, the longest first. One that is missing here costs a minute at the end at most.
+"""The files that take long, with the longest first. A missing file costs at most a minute at the end.
 
-Those with much SQL, which has a low priority, take minutes on a busy machine.
+Files with much SQL, which has a low priority, take minutes on a busy machine.
 """
 
 STARTED = {"spark", "broker"}
-"""Fixtures that start something; they are for the layers that have it."""
+"""The fixtures that start programs; only layers with these programs may use them."""
 
 
 @cache
 def layer_of(path: Path) -> str:
-    """The layer of a test file."""
+    """Return the layer of a test file."""
     folder = path.relative_to(TESTS).parts[0]
     return folder if folder in LAYERS else "fast"
 
@@ -90,9 +90,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A worker imports the files of a folder from its own place on; tests are put in order afterwards.
+    """Rotate the files of a folder, so that each worker starts its imports at a different file; tests are sorted later.
 
-    In a fresh clone no byte code is there, and workers that begin with the same file all compile every file.
+    A fresh clone has no byte code, and workers that started with the same file would all compile every file.
     """
     report = yield
     worker = os.environ.get("PYTEST_XDIST_WORKER")

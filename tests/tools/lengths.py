@@ -1,4 +1,4 @@
-"""How long the long tests are: `make test` runs a short form of them, `make test-long` the whole."""
+"""The lengths of the long tests: `make test` runs a short form of them, `make test-long` the full form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain client of `WS /api/live` for the tests: it checks every message against its model and applies it."""
+"""A plain client of `WS /api/live` for tests, which validates and applies every message."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from turnout_client.messages import Changes, Current, Hello, ServerMessage, Snap
 
 
 class Socket:
-    """One connection; every message that comes is a valid one."""
+    """A live connection, which validates every received message."""
 
     def __init__(self, url: str, **options: Any) -> None:
         address = url.replace("http", "ws", 1) + "/api/live"
-        # Where messages are read as they come, a socket closes at once, also with many that nobody asked for.
+        # With an unlimited queue, messages are read at arrival, so that a socket with unread messages closes at once.
         options = {"max_queue": None, "open_timeout": SECONDS, "ping_interval": None, **options}
         self._opened = connect(address, max_size=None, compression=None, **options)
         self.raw: ClientConnection = self._opened.__enter__()
@@ -41,7 +41,7 @@ class Socket:
         return server_message.validate_json(self.raw.recv(timeout=timeout))
 
     def silent(self, seconds: float = 0.4) -> bool:
-        """Whether nothing comes for so long."""
+        """Whether no message arrives for some seconds."""
         try:
             self.receive(seconds)
         except TimeoutError:
@@ -50,7 +50,7 @@ class Socket:
 
 
 class Follower:
-    """A table as a changes subscriber has it after applying every message."""
+    """The table of a changes subscriber, which applies every message."""
 
     def __init__(self, table: str, identity: str = "f") -> None:
         self.table = table
@@ -61,7 +61,7 @@ class Follower:
         self._parts: dict[str, list[Any]] = {}
 
     def subscribe(self, socket: Socket) -> None:
-        """Follow on this connection, from where it was."""
+        """Subscribe on this connection, and resume at the last position."""
         self._parts = {}
         resume = {"generation": self.place[0], "version": self.place[1]} if self.place else None
         socket.send(type="changes", id=self.identity, table=self.table, resume=resume)
@@ -94,7 +94,7 @@ class Follower:
             self.apply(socket.receive(max(0.1, deadline - time.monotonic())))
 
     def sorted_rows(self) -> list[str]:
-        return sorted(map(json.dumps, list(self.rows.values())))  # as they are now: another thread may change them
+        return sorted(map(json.dumps, list(self.rows.values())))  # list() is atomic: another thread may change the rows
 
 
 def place_of(url: str, table: str) -> tuple[int, int]:
@@ -103,7 +103,7 @@ def place_of(url: str, table: str) -> tuple[int, int]:
 
 
 def rows_of(url: str, table: str, **query: Any) -> list[list[Any]]:
-    """The rows as HTTP tells them."""
+    """Return the rows of a table, read over HTTP."""
     answer = HTTP.get(f"{url}/api/tables/{table}/rows", params={"limit": 100_000, **query}).json()
     return [list(row.values()) for row in answer["rows"]]
 
@@ -113,6 +113,6 @@ def sorted_rows_of(url: str, table: str) -> list[str]:
 
 
 def same(message: WindowRows, wanted: dict[str, Any]) -> bool:
-    """Whether a window is what HTTP answered."""
+    """Whether a window equals an answer over HTTP."""
     rows = [list(row.values()) for row in wanted["rows"]]
     return (message.generation, message.total, message.rows) == (wanted["generation"], wanted["total"], rows)

@@ -1,4 +1,4 @@
-"""Viewers on threads of their own that note what must not be, and what the test's process holds meanwhile."""
+"""Viewers on separate threads that detect errors, and counts of the files and threads of the test's process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnout_client.messages import Problem, ServerMessage, StatusNow
 
 
 class Watcher(threading.Thread):
-    """A viewer on a thread of its own, with one subscription; it notes what must not be."""
+    """A viewer on a separate thread with one subscription; `fault` has the first error that it detects."""
 
     def __init__(self, url: str, kind: str) -> None:
         super().__init__(name=f"watcher-{kind}")
@@ -68,14 +68,14 @@ class Watcher(threading.Thread):
 
 
 def held() -> list[int]:
-    """Files and threads of this process."""
+    """Return the number of open files and of threads of this process."""
     gc.collect()
     return [psutil.Process().num_fds(), threading.active_count()]
 
 
 def grown(before: list[int], times: int) -> bool:
-    """Whether each of so many applies or candidates left something behind.
+    """Whether files or threads have grown with the number of applies or candidates.
 
-    Pools of threads and of connections to the JVM, made as they are needed, may have some more than before.
+    A small growth is allowed, because pools of threads and of connections to the JVM grow on demand.
     """
     return any(now >= then + times // 2 for now, then in zip(held(), before, strict=True))

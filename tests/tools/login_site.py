@@ -1,4 +1,4 @@
-"""A Turnout whose people sign in at a real identity provider, and tokens that the provider signs or did not sign."""
+"""A Turnout with a real identity provider for sign-in, and tokens with valid and invalid signatures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOKEN = "token-of-the-file-0123456789"
 
 
 def configuration(issuer: str, server: dict[str, Any]) -> str:
-    """The file; JSON is YAML."""
+    """Return the configuration file as JSON, which is valid YAML."""
     roles = {"claim": "groups", "operator": ["turnout-ops"], "viewer": "turnout-look"}
     oidc = {"issuer": issuer, "client_id": "turnout", "client_secret": SECRET, "roles": roles, "audience": API}
     tokens = [{"name": "file", "role": "viewer", "token": TOKEN}]
@@ -44,7 +44,7 @@ def configuration(issuer: str, server: dict[str, Any]) -> str:
 
 
 class Clock:
-    """The time of the server; a test can move it."""
+    """The clock of the server, which a test can move."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -54,26 +54,26 @@ class Clock:
 
 
 class LoginSite(Site):
-    """A running Turnout, and the provider at which its people sign in."""
+    """A running Turnout and its identity provider."""
 
     provider: LoginProvider
     login: Login
     clock: Clock
 
     def signed(self, key: ECKey | None = None, header: dict[str, Any] | None = None, **claims: Any) -> str:
-        """A token with some other claims than a good one; None leaves one out. By the provider's key unless given."""
+        """Return a signed token with changed claims; None omits a claim. By default the provider's key signs it."""
         kept = {name: value for name, value in (self.good_claims() | claims).items() if value is not None}
         given = {"alg": "ES256", "kid": self.provider.kid, "typ": "at+jwt"} | (header or {})
         return jwt.encode(given, kept, key or ECKey.import_key(self.provider.signing_key))
 
     def browser(self) -> httpx.Client:
-        """A browser of its own, which follows redirects and keeps cookies."""
+        """Return a new HTTP client that follows redirects and keeps cookies, as a browser does."""
         return httpx.Client(
             base_url=self.url, timeout=SECONDS, verify=False, follow_redirects=True, headers={"Accept": "text/html"}
         )
 
     def sign_in(self, browser: httpx.Client, person: str, path: str = "/login") -> httpx.Response:
-        """Sign in as somebody; what the browser shows in the end."""
+        """Sign in as a person, and return the last page."""
         asked = browser.get(path)
         assert "/interaction/" in str(asked.url), asked.text
         form = {"prompt": "login", "login": person, "password": "any"}
@@ -86,7 +86,7 @@ class LoginSite(Site):
 
 
 def unsigned(header: dict[str, Any], claims: dict[str, Any]) -> str:
-    """The first two parts of a token."""
+    """Return the first two parts of a token."""
     return ".".join(_part(json.dumps(part).encode()) for part in (header, claims))
 
 
@@ -100,7 +100,7 @@ def with_signature(first: str, signature: bytes) -> str:
 
 @contextmanager
 def login_site(folder: Path, rates: Rates = UNLIMITED, server: dict[str, Any] | None = None) -> Iterator[LoginSite]:
-    """The server and its provider; the provider is started by who needs it, so that it can have other options."""
+    """Run the server with a provider, which the test starts itself, so that it can change its options."""
     port = free_port()
     queue, clock = FakeQueue(), Clock()
     page = f"http://127.0.0.1:{port}"

@@ -1,7 +1,7 @@
-"""How slow this machine is today, measured once for a run: every limit of the tests grows with it.
+"""A measure of the machine's speed, taken once for a run, with which all time limits of the tests grow.
 
-A limit ends a hang and measures nothing. `patience` of `turnout.testing` makes one; it reads TEST_PATIENCE, which a
-run multiplies by what is measured here.
+A limit only ends a hang. `patience` of `turnout.testing` computes limits from TEST_PATIENCE, which a run multiplies by
+the measured factor.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _VARIABLE = "TEST_PATIENCE"
 _MEASURED = "TEST_PATIENCE_MEASURED"
 _ROUNDS = 600_000
 _ORDINARY_SECONDS = 0.35
-"""What the rounds take on one core of an ordinary machine that does nothing else."""
+"""The time of the rounds on one core of an ordinary idle machine."""
 _MOST = 20.0
 
 
 def measure() -> float:
-    """Set TEST_PATIENCE for this process and those it starts; the factor by which it grew."""
+    """Set TEST_PATIENCE for this process and its children; return the factor by which it was multiplied."""
     known = os.environ.get(_MEASURED)
-    if known is not None:  # by the process that started this one
+    if known is not None:  # measured by the parent process
         return float(known)
     factor = min(_MOST, max(1.0, _seconds() / _ORDINARY_SECONDS))
     wanted = float(os.environ.get(_VARIABLE) or 1)
@@ -31,7 +31,7 @@ def measure() -> float:
 
 
 def _seconds() -> float:
-    """How long a fixed piece of work takes now, with whatever else the machine does."""
+    """Return the time of a fixed amount of work under the present load."""
     began = time.perf_counter()
     text = b"turnout"
     for _ in range(_ROUNDS):

@@ -1,4 +1,4 @@
-"""Agents: the SDK's own client of MCP, over HTTP, or over standard input and output of `turnout mcp`."""
+"""Agents: the MCP client of the SDK, over HTTP or over standard input and output of `turnout mcp`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from http_server import SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A client of the SDK that is connected."""
+    """A connected client of the SDK."""
 
     client: Client
 
@@ -40,7 +40,7 @@ class Agent:
 
 
 def talk(url: str, work: Callable[[Agent], Any], transport: str = "http", token: str = "") -> Any:
-    """What `work` gives with an agent that is connected to the server."""
+    """Return the result of `work` with an agent that is connected to the server."""
 
     async def over_http() -> Any:
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -1,4 +1,4 @@
-"""The samples that `GET /metrics` answers, by name and labels."""
+"""The samples of `GET /metrics`, by name and labels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 
 
 def samples(client: TestClient) -> dict[tuple[str, str], float]:
-    """Name and the values of its labels -> value."""
+    """Return the value of each sample by its name and the values of its labels."""
     answer = client.get("/metrics")
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")

@@ -1,8 +1,8 @@
-"""What needs root: tests that mount file systems or make networks, and what is told where they cannot be run.
+"""Support for tests that need root, because they mount file systems or create networks.
 
-`@pytest.mark.namespaces("mount")`: where this process may not mount, the test is run once more in a process of its own,
-which is root in a user namespace. Where there are no such namespaces either, the summary has a line of what was not
-run, and with CI in the environment that is a failure.
+`@pytest.mark.namespaces("mount")`: if this process may not mount, the test runs in another process, which is root in a
+user namespace. If there are no user namespaces either, the summary lists the test as not run; with CI in the
+environment, it fails.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import pytest
 
-# `ip netns` keeps its names below /run, which belongs to root; a new network has no loopback interface yet.
+# `ip netns` stores names below /run, which belongs to root; the loopback interface of a new network is down.
 _PREPARED = """
 case "$1" in *net*) mount -t tmpfs none /run && ip link set lo up || exit 99;; esac
 shift; exec "$@"
@@ -27,7 +27,7 @@ _SBIN = os.pathsep.join(("/usr/sbin", "/sbin"))
 
 @cache
 def unshare(*kinds: str) -> tuple[str, ...] | None:
-    """How a command gets namespaces of its own of these kinds (mount, net), as root of them; None where it cannot."""
+    """Return the command prefix for new namespaces of these kinds (mount, net) as root; None if it is not allowed."""
     for more in ((), (_AS_USER,)):
         command = ("unshare", *(f"--{kind}" for kind in kinds), *more)
         try:
@@ -39,7 +39,7 @@ def unshare(*kinds: str) -> tuple[str, ...] | None:
 
 
 def not_run(why: str) -> NoReturn:
-    """End a test that cannot be run on this machine: one line of the summary."""
+    """Skip a test that cannot run on this machine, with a line in the summary."""
     pytest.skip(f"not run: {why}")
 
 
@@ -49,14 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _kinds(item: pytest.Item) -> tuple[str, ...]:
-    """The namespaces that a test needs and that this process cannot make for it."""
+    """Return the namespaces that a test needs and that this process cannot create."""
     mark = item.get_closest_marker("namespaces")
     return () if mark is None or _AS_USER not in (unshare(*mark.args) or _AS_USER) else mark.args
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is run elsewhere has its broker and its Spark there."""
+    """Remove fixtures from tests that run in another process, which has its own broker and Spark."""
     for item in items:
         if isinstance(item, pytest.Function) and _kinds(item):
             item.fixturenames = ["tmp_path"]
@@ -76,7 +76,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What was not run is a failure where CI is in the environment."""
+    """Turn skipped tests into failures if CI is in the environment."""
     report = yield
     if report.skipped and os.environ.get("CI"):
         report.outcome, report.longrepr = "failed", f"CI runs all tests, but: {report.longrepr}"
@@ -84,7 +84,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def _run_inside(command: Sequence[str], kinds: Sequence[str], item: pytest.Function) -> None:
-    """Run one test in another process, with a broker and a Spark of its own."""
+    """Run a test in another process, with its own broker and Spark."""
     folder = item.funcargs["tmp_path"]
     pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", f"{folder}/inside"]
     prepared = ["sh", "-c", _PREPARED, "prepared", " ".join(kinds)]

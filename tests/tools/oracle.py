@@ -1,4 +1,4 @@
-"""The plain computation that every table is compared with: Python over all records, no batches, no keys, no SQL."""
+"""The reference computation for every table: plain Python over all records, without batches, keys and SQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOMENT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One record as Kafka holds it."""
+    """A record in Kafka."""
 
     topic: str
     partition: int
@@ -37,7 +37,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A record that gave a row (or, as a tombstone, takes one away)."""
+    """A record that produced a row, or a tombstone that removes one."""
 
     record: Sent
     row: Row
@@ -45,7 +45,7 @@ class Kept:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with its pairs in order."""
+    """A JSON object as a list of its pairs in order."""
 
 
 def _no_constant(text: str) -> Any:
@@ -53,7 +53,7 @@ def _no_constant(text: str) -> Any:
 
 
 def read_object(value: bytes) -> dict[str, Any]:
-    """The object of a record; ValueError says why there is none."""
+    """Parse the JSON object of a record; raise ValueError with the reason if there is none."""
     text = value.decode("utf-8")
     try:
         found = json.loads(text, parse_constant=_no_constant)
@@ -65,7 +65,7 @@ def read_object(value: bytes) -> dict[str, Any]:
 
 
 def field_text(text: str, name: str) -> str:
-    """The text of a field as it was sent, found by the scanner of the standard library."""
+    """Return the unparsed text of a field, found with the scanner of the standard library."""
     found = ""
     decoder = json.JSONDecoder()
     at = text.index("{") + 1
@@ -82,7 +82,7 @@ def field_text(text: str, name: str) -> str:
 
 
 def convert(text: str, name: str, kind: str, value: Any) -> tuple[Any, bool]:
-    """The value in its column, and whether its type was right."""
+    """Convert a value to the type of its column; return it, and whether its type was correct."""
     if value is None:
         return None, True
     if kind == "string":
@@ -106,7 +106,7 @@ def convert(text: str, name: str, kind: str, value: Any) -> tuple[Any, bool]:
 def _time(
     value: Any, form: re.Pattern[str], parse: Callable[[str], int], held: Callable[[int], str]
 ) -> tuple[int | None, bool]:
-    """Its number, as the tests compare times: Python has none of the year 58844."""
+    """Parse a time into a number, because Python cannot represent all years; return it, and whether it is valid."""
     if not isinstance(value, str) or not form.fullmatch(value):
         return None, False
     try:
@@ -118,7 +118,7 @@ def _time(
 
 
 def numbered(rows: pa.Table) -> list[Row]:
-    """Rows with dates and timestamps as numbers: days, and microseconds."""
+    """Return the rows with dates as days and timestamps as microseconds."""
     for place, column in enumerate(rows.schema):
         if pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type):
             whole = pa.int64() if pa.types.is_timestamp(column.type) else pa.int32()
@@ -129,7 +129,7 @@ def numbered(rows: pa.Table) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What the oracle knows of a source."""
+    """A source, as the oracle needs it."""
 
     name: str
     topic: str
@@ -140,7 +140,7 @@ class Source:
 
 
 def read_source(source: Source, records: Iterable[Sent]) -> tuple[list[Kept], set[tuple[Any, ...]]]:
-    """All rows of a source before `rows: latest`, and its bad records as (topic, partition, offset, field, what)."""
+    """Return a source's rows before `rows: latest`, and its faults as (topic, partition, offset, field, reason)."""
     kept: list[Kept] = []
     bad: set[tuple[Any, ...]] = set()
     for record in records:
@@ -172,7 +172,7 @@ def read_source(source: Source, records: Iterable[Sent]) -> tuple[list[Kept], se
 
 
 def newest(rows: Sequence[Kept]) -> Kept:
-    """Within a partition the higher offset; between partitions the later timestamp, then the higher partition."""
+    """Return the newest row: by offset in a partition; between partitions by timestamp, then by partition."""
     last: dict[int, Kept] = {}
     for kept in rows:
         current = last.get(kept.record.partition)
@@ -189,7 +189,7 @@ def by_key(rows: Iterable[Kept], key: str) -> dict[Any, list[Kept]]:
 
 
 def shown(source: Source, rows: list[Kept]) -> list[Kept]:
-    """The rows of the source's table."""
+    """Return the rows of the source's table."""
     if source.latest:
         return [last for group in by_key(rows, source.key).values() if not (last := newest(group)).removes]
     if source.max_rows is not None:
@@ -199,14 +199,14 @@ def shown(source: Source, rows: list[Kept]) -> list[Kept]:
 
 
 def pairs(join: Join, duplicates: Duplicates) -> bool:
-    """Whether a left row is shown once for each right row of its key."""
+    """Whether a left row appears once for each right row with its key."""
     return join is Join.INNER or (duplicates is Duplicates.ALL and join not in (Join.SEMI, Join.ANTI))
 
 
 def left_out(join: Join, duplicates: Duplicates, most: int | None, *sides: tuple[Source, list[Kept]]) -> set[Any]:
-    """The keys that are left out of a view of these sides: after one of its joins they would have too many rows.
+    """Return the keys that are left out of a view because a join would give them too many rows.
 
-    Only where rows of several sides are paired: a side with `rows: latest` has one row of a key.
+    This happens only if several sides can have many rows of a key; a side with `rows: latest` has one.
     """
     if most is None or not pairs(join, duplicates) or sum(not source.latest for source, _ in sides) < 2:
         return set()
@@ -229,7 +229,7 @@ def left_out(join: Join, duplicates: Duplicates, most: int | None, *sides: tuple
 def join_rows(
     left: Source, left_rows: list[Kept], right: Source, right_rows: list[Kept], join: Join, duplicates: Duplicates
 ) -> list[Row]:
-    """The rows of a view."""
+    """Return the rows of a view with one join."""
     groups = {key: rows for key, rows in by_key(right_rows, right.key).items() if key is not None}
     if join is not Join.INNER and duplicates is Duplicates.LATEST:
         groups = {key: [newest(rows)] for key, rows in groups.items()}
@@ -255,7 +255,7 @@ def join_rows(
 
 
 def quality(left: Source, left_rows: list[Kept], right: Source, right_rows: list[Kept], left_out_keys: int = 0) -> Row:
-    """The row of `join_quality`, without the view's name."""
+    """Return the row of `join_quality`, without the view's name."""
     left_keys = Counter(kept.row[left.key] for kept in left_rows)
     right_keys = Counter(kept.row[right.key] for kept in right_rows)
     nulls = left_keys.pop(None, 0) + right_keys.pop(None, 0)
@@ -275,7 +275,7 @@ def quality(left: Source, left_rows: list[Kept], right: Source, right_rows: list
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One step of a chain: `left_on` of what is there by then meets `right_on` of the source `right`."""
+    """A step of a chain: it joins the column `left_on` so far with `right_on` of the source `right`."""
 
     right: str
     left_on: str
@@ -285,7 +285,7 @@ class Link:
 
 
 def names_of(link: Link, columns: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
-    """The columns that a step adds, and their names in the view."""
+    """Return the columns that a step adds, with their names in the view."""
     return {
         column: f"{link.right}_{column}" if column in taken else column
         for column in columns
@@ -301,10 +301,9 @@ def chain_left_out(
     links: Sequence[Link],
     most: int | None,
 ) -> dict[str, set[Any]]:
-    """The values that match nothing in a step, by its right source: too many rows of both sides would be paired.
+    """Return for each right source the values that match nothing, because they would pair too many rows.
 
-    Counted over the rows of the sources that the left column comes from; `latest` is the key of each source with one
-    row of a key.
+    They are counted in the sources of the left column; `latest` has the key of each source with one row of a key.
     """
     there = {column: [(left, column)] for column in columns[left]}
     taken = list(columns[left])
@@ -334,7 +333,7 @@ def chain_rows(
     links: Sequence[Link],
     left_out: Mapping[str, set[Any]],
 ) -> list[Row]:
-    """The rows of a chain: all rows of a step are the left side of the next. Right rows left out are not there."""
+    """Return the rows of a chain: the rows of a step are the left side of the next; left-out right rows are ignored."""
     rows = [dict(kept.row) for kept in sources[left]]
     there = list(columns[left])
     for link in links:
@@ -370,7 +369,7 @@ def chain_quality(
     links: Sequence[Link],
     left_out: Mapping[str, set[Any]],
 ) -> dict[str, Row]:
-    """The rows of `join_quality` by right source: its rows beside those of the source that has the left column."""
+    """Return the rows of `join_quality` by right source, compared with the source that has the left column."""
     owners = {column: (left, column) for column in columns[left]}
     found = {}
     for link in links:
@@ -385,5 +384,5 @@ def chain_quality(
 
 
 def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[tuple[str, Any], ...]]:
-    """Rows as a multiset, so that order does not matter and doubles do."""
+    """Return rows as a multiset, in which duplicates count but the order does not."""
     return Counter(tuple(sorted(row.items())) for row in rows)

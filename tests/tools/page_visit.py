@@ -1,6 +1,6 @@
-"""A real browser that looks at the page: every frame can be recorded, and nothing may go to another server or fail.
+"""A real browser for tests of the page, which can record frames; requests to other servers and errors are failures.
 
-Owns the browser and what is asserted about every visit. What a visit shows is for the tests.
+This module owns the browser and the assertions on every visit. The tests assert the contents.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from turnout.testing import wait_until as wait_until_true
 
 DESKTOP = {"width": 1400, "height": 860}
 PHONE = {"width": 390, "height": 780}
-# For machines that have much else to do; nothing is ever this slow otherwise.
+# A limit for busy machines; other machines never need it.
 PATIENCE_SECONDS = patience()
 FLAGS = [
     "--no-sandbox",
-    # It finds no other host than this machine, whatever a page asks for.
+    # The browser resolves no host except this machine.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
-    # Nothing here has a graphics card: a process that stands for one costs a tenth of each load.
+    # Test machines have no graphics card; a GPU process would cost a tenth of each load.
     *("--disable-gpu", "--in-process-gpu"),
 ]
 
-# The id of the column `ID` (or `userId`); columns come and go with the tables.
+# The id of the column `ID` (or `userId`), which differs between tables.
 _KEY = """(() => [...document.querySelectorAll("#grid .ag-header-cell")]
   .find((cell) => /^(ID|userId)$/.test(cell.querySelector(".head-name")?.textContent))?.getAttribute("col-id"))()"""
 
-# What every frame shows: how many rows with text are on the screen, and which first letters their keys have.
-# The test's topics have a letter each, so that two letters in one frame are two generations.
+# Records for every frame the number of visible rows with text, and the first letters of their keys. Each topic of the
+# tests has its own letter, so that two letters in one frame mean two generations.
 _PROBE = (
     f"""() => {{ const keyColumn = () => {_KEY};"""
     + """
@@ -64,7 +64,7 @@ _PROBE = (
 )
 
 
-# The same for a chart: frames without any ink on its canvas.
+# Counts the frames in which the canvas of a chart is empty.
 _CHART_PROBE = """() => {
   const probe = { frames: 0, empty: 0 };
   window.chartProbe = probe;
@@ -79,12 +79,12 @@ _CHART_PROBE = """() => {
   requestAnimationFrame(look);
 }"""
 
-# The numbers of the chart, as those who hear the page have them: by the first cell of each row.
+# Returns the chart's table of numbers, by the first cell of each row.
 _CHART_NUMBERS = """() => Object.fromEntries([...document.querySelectorAll("#chart-table tbody tr")]
   .map((row) => [...row.children].map((cell) => cell.textContent))
   .map(([name, ...values]) => [name, values]))"""
 
-# The texts on the screen with a contrast below 4.5 to what is behind them (3 for large ones).
+# Returns the visible texts whose contrast with their background is below 4.5.
 FAINT = """() => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => {
@@ -116,7 +116,7 @@ Scheme = Literal["light", "dark"]
 _SCHEME = """() => getComputedStyle(document.body).backgroundColor.match(/[\\d.]+/g).slice(0, 3)
   .reduce((sum, part) => sum + Number(part), 0) > 382 ? 'light' : 'dark'"""
 
-# Controls that nobody could name to somebody who does not see them.
+# Returns the controls without an accessible name.
 NAMELESS = """() => [...document.querySelectorAll("button, input, select, textarea, dialog, aside, nav, main")]
   .filter((element) => !(element.labels?.length || element.getAttribute("aria-label") || element.textContent.trim()
     || element.getAttribute("aria-labelledby") || element.closest("#popover")))
@@ -125,7 +125,7 @@ NAMELESS = """() => [...document.querySelectorAll("button, input, select, textar
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """One browser for many visits."""
+    """Run one browser for many visits."""
     path = find_browser()
     if path is None:
         pytest.fail("no Chromium; make browser finds or installs one")
@@ -144,7 +144,7 @@ _browsers: list[Browser] = []
 
 
 def wait_until(predicate: Callable[[], object], what: str = "the condition") -> None:
-    """Wait for a condition while Playwright handles what the browser tells; while a test sleeps, it handles nothing."""
+    """Wait for a condition while Playwright handles events of the browser, which it does not during a sleep."""
     wait_until_true(predicate, what=what, pause=_handle_events)
 
 
@@ -158,7 +158,7 @@ def _handle_events(seconds: float) -> None:
 
 @dataclass
 class Visit:
-    """One tab. What it did wrong is collected, and asserted when it closes."""
+    """A browser tab. Its errors are collected, and asserted at the end of the visit."""
 
     page: Page
     url: str
@@ -167,14 +167,14 @@ class Visit:
     console: list[str] = field(default_factory=list)
 
     def arrive(self, url: str) -> None:
-        """Be at a page of the server's address that does nothing."""
+        """Go to an inactive page at the server's address."""
         if self.page.url != f"{url}{_RESTING}":
             self.url = url
             self.page.goto(f"{url}{_RESTING}")
             self._forget()
 
     def leave(self) -> None:
-        """Leave nothing of this visit to the next."""
+        """Remove the state of this visit, so that the next one does not see it."""
         self.page.goto(f"{self.url}{_RESTING}")
         self.page.evaluate("localStorage.clear(), sessionStorage.clear()")
         self.page.context.clear_cookies()
@@ -191,15 +191,15 @@ class Visit:
             self.foreign.append(asked)
 
     def note_console(self, said: ConsoleMessage) -> None:
-        # A browser says there what the Content-Security-Policy refused.
+        # A browser reports violations of the Content-Security-Policy on the console.
         if "Content Security Policy" in said.text:
             self.errors.append(said.text)
-        # Where a tab rests, no icon is named, and a browser asks for one by itself.
+        # The inactive page names no icon, so a browser requests /favicon.ico.
         if said.type == "error" and not said.location["url"].endswith("/favicon.ico"):
             self.console.append(said.text)
 
     def remember(self, token: str) -> None:
-        """Have a token in the tab, as somebody who has signed in."""
+        """Store a token in the tab, as after a sign-in."""
         self.page.evaluate("(token) => sessionStorage.setItem('turnout.token', token)", token)
 
     def open(self, hash_: str = "") -> Page:
@@ -207,7 +207,7 @@ class Visit:
         return self.page
 
     def place(self) -> str:
-        """What its address says after the #, now. `page.url` is what Playwright was told of it last."""
+        """Return the present address after the #; `page.url` may be outdated."""
         return str(self.page.evaluate("location.hash")).removeprefix("#")
 
     def watch_frames(self) -> None:
@@ -229,7 +229,7 @@ class Visit:
         return found
 
     def keys(self) -> list[str]:
-        """The texts of the key column, from the top of the screen down."""
+        """Return the texts of the key column, from top to bottom."""
         found: list[str] = self.page.evaluate(
             f"""() => [...document.querySelectorAll("#grid .ag-row")]
               .sort((a, b) => a.getAttribute("row-index") - b.getAttribute("row-index"))
@@ -238,18 +238,18 @@ class Visit:
         return found
 
     def wait_for(self, script: str, what: str) -> None:
-        """Wait for a condition in the page. Not Playwright's own wait: that needs `eval`, which the page forbids."""
+        """Wait for a condition in the page. Playwright's own wait needs `eval`, which the page forbids."""
         wait_until(lambda: self.page.evaluate(script), what=what)
 
     def in_both_themes(self) -> Iterator[Scheme]:
-        """The page in light and then in dark, without another load: it takes what the system says at once."""
+        """Yield the light and then the dark theme, set by the system's preference without loading the page again."""
         for scheme in get_args(Scheme):
             self.page.emulate_media(color_scheme=scheme)
             self.wait_for(f"({_SCHEME})() === '{scheme}'", f"the {scheme} theme")
             yield scheme
 
     def wait_for_none(self, script: str) -> None:
-        """Wait until a script that lists what is wrong has nothing to tell: what moves is not at its place yet."""
+        """Wait until a script that lists problems returns none, because moving elements need time."""
         with suppress(TimeoutError):
             wait_until(lambda: self.page.evaluate(script) == [])
         assert self.page.evaluate(script) == []
@@ -264,10 +264,10 @@ class Visit:
 
 @contextmanager
 def visiting(browser: Browser, url: str, **options: Any) -> Iterator[Visit]:
-    """A tab that reaches the server only; leaving it asserts that it asked nobody else and had no error.
+    """Open a tab that can reach only the server; at the end, assert that it had no foreign request and no error.
 
-    A tab costs three times what a load in one that is there does. So it is kept for the next visit with the same
-    options, to whatever server, which finds nothing in it; one whose test fails is closed.
+    A new tab costs three times as much as a load in an existing one. So a tab is reused, without its state, for the
+    next visit with the same options to any server; after a failed test it is closed.
     """
     media = {"color_scheme": options.pop("color_scheme", "light")}
     media["reduced_motion"] = options.pop("reduced_motion", "no-preference")
@@ -295,7 +295,7 @@ def _tab(browser: Browser, url: str, options: dict[str, Any]) -> Visit:
     context = browser.new_context(**{"viewport": DESKTOP, "permissions": may, **options})
     context.set_default_timeout(PATIENCE_SECONDS * 1000)
     visit = Visit(context.new_page(), url)
-    # Noted, and not intercepted: who intercepts has no cache, and compiles the whole page at each load.
+    # Requests are observed, not intercepted: interception disables the cache, and each load would compile the page.
     context.on("request", lambda request: visit.note_request(request.url))
     visit.page.on("websocket", lambda socket: visit.note_request(socket.url))
     visit.page.on("pageerror", lambda error: visit.errors.append(str(error)))

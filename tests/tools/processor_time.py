@@ -1,7 +1,7 @@
-"""`--cpu`: which files, tests and fixtures take the processor's time, with all processes that they start.
+"""The option `--cpu`: the processor time of files, tests and fixtures, with all processes that they start.
 
-On a machine with two cores that is what a run's length depends on; how long a test takes says how long it waited, too.
-What a shared process (the broker, Spark's JVM) does counts for the test that its worker runs meanwhile.
+On a machine with two cores it determines the length of a run, while the duration of a test also contains waits. The
+time of a shared process (the broker, Spark's JVM) counts for the test that its worker runs meanwhile.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class _Process(NamedTuple):
     parent: int
     began: str
     seconds: float
-    """Its own and those of its children that have ended."""
+    """The processor seconds of the process and its ended children."""
 
 
 class Tree:
-    """The processor seconds of this process and of all that it started, also of those whose parents have ended."""
+    """The processor seconds of this process and all its descendants, also of those whose parents have ended."""
 
     def __init__(self) -> None:
         self._looked = 0.0
@@ -46,14 +46,14 @@ class Tree:
     def seconds(self) -> float:
         began = time.process_time()
         ended, descendants = _of_ended(), self._of_descendants()
-        while (now := _of_ended()) != ended:  # another thread has noticed the end of one: it may be in neither
+        while (now := _of_ended()) != ended:  # another thread has reaped a child, which may be in neither sum
             ended, descendants = now, self._of_descendants()
         total = began - self._looked + ended + descendants
         self._looked += time.process_time() - began
         return total
 
     def knows(self, pid: int) -> bool:
-        """Whether a process is there now, and one that is counted."""
+        """Whether a process runs now and is counted."""
         self.seconds()
         return pid in self._known
 
@@ -83,7 +83,7 @@ class Tree:
 
 
 def _of_ended() -> float:
-    """The processor seconds of children that have ended, with their own."""
+    """Return the processor seconds of ended children and their descendants."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime
 
@@ -91,13 +91,13 @@ def _of_ended() -> float:
 def _process(folder: Path) -> _Process | None:
     try:
         fields = (folder / "stat").read_text().rpartition(")")[2].split()
-    except OSError:  # it has just ended
+    except OSError:  # the process has just ended
         return None
     return _Process(int(fields[1]), fields[19], sum(map(int, fields[11:15])) / _TICKS)
 
 
 class Measuring:
-    """In each process that runs tests: what each test took goes along with its report."""
+    """A plugin for processes that run tests; it adds the processor time of each test to its report."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -153,7 +153,7 @@ class Measuring:
 
 
 class Table:
-    """In the process that reports: adds up what the workers, or the tests of this process, took."""
+    """A plugin for the reporting process; it adds up the times of the workers, or of this process."""
 
     def __init__(self, config: pytest.Config, reporter: TerminalReporter, own: Measuring | None) -> None:
         self._config, self._reporter, self._own = config, reporter, own

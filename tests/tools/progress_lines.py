@@ -1,4 +1,4 @@
-"""What a run shows: a line for each layer now and then, each failure when it comes, the slowest tests at the end."""
+"""The output of a test run: progress lines for each layer, failures at once, and the slowest tests at the end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOWEST = 10
 @pytest.hookimpl(trylast=True)  # after the reporter is there
 def pytest_configure(config: pytest.Config) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    # A worker tells its results to the process that started it, and shows nothing.
+    # A worker sends its results to the process that started it, and prints nothing.
     if isinstance(reporter, TerminalReporter) and not hasattr(config, "workerinput") and reporter.verbosity == 0:
         reporter._show_progress_info = False
         reporter.showfspath = False
@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Progress:
-    """Counts the tests of each layer; lives in the process that reports."""
+    """A plugin for the reporting process that counts the tests of each layer."""
 
     def __init__(self, config: pytest.Config, reporter: TerminalReporter) -> None:
         self._root = config.rootpath
@@ -46,7 +46,7 @@ class Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Nothing is shown in place of dots; the counts of the last line stay."""
+        """Suppress the dots, but keep the counts of the last line."""
         if report.when == "call" and report.passed and not hasattr(report, "wasxfail"):
             return "passed", "", ""
         if report.failed:

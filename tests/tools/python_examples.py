@@ -1,7 +1,7 @@
-"""Runs Python examples of a page one after the other, as one notebook does.
+"""Run the Python examples of a page one after the other, as a notebook does.
 
-As a program it runs those that it gets as JSON, `[[name, text], ...]`, and writes what became of each. It needs
-`turnout_client` and nothing else: an environment without Turnout can run it.
+As a program it reads examples as JSON, `[[name, text], ...]`, and writes their results. It needs only `turnout_client`,
+so that an environment without Turnout can run it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ PRINT_SECONDS = 60.0
 
 
 class EnoughError(Exception):
-    """A loop that follows a table has shown something: the reader presses Ctrl-C."""
+    """Ends an endless loop of an example after it has printed enough, as Ctrl-C would."""
 
 
 class Examples:
-    """The examples of one page: each has the names of those before it."""
+    """The examples of a page; each can use the names of the earlier ones."""
 
     def __init__(self) -> None:
         self._printed: list[object] = []
         self._names: dict[str, Any] = {"print": self._print}
 
     def run(self, name: str, text: str, print_seconds: float = PRINT_SECONDS) -> None:
-        """Run one; where it prints, something must be printed in time."""
+        """Run an example; if it contains `print`, it must print something within `print_seconds`."""
         self._printed.clear()
         code = compile(text, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         try:
@@ -47,13 +47,13 @@ class Examples:
             time.sleep(0.01)
 
     def _print(self, *shown: object) -> None:
-        """Loops never end: after some lines the reader has seen enough. Callbacks are called on other threads."""
+        """Record a printed line, and end an endless loop after enough lines; callbacks print on other threads."""
         self._printed.append(shown)
         if threading.current_thread() is threading.main_thread() and len(self._printed) >= ENOUGH:
             raise EnoughError
 
     def close(self) -> None:
-        """Close the clients that examples have left open."""
+        """Close the clients that examples left open."""
         for value in self._names.values():
             if isinstance(value, Client):
                 value.close()

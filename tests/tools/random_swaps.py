@@ -1,6 +1,6 @@
-"""A random history of swaps against real Kafka, with a plain model of what the tables show after each.
+"""A random history of swaps with real Kafka, and a simple model of the tables after each swap.
 
-The model has the records that were written, and for each source its topic and the offsets that it was read from.
+The model has the written records, and for each source its topic and the offsets at which reading started.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ COLUMNS = {
 }
 KEYS = {"users": "userId", "accounts": "userId", "branches": "branchId"}
 FILE_JOINS = {"final_ui": "left", "paired_ui": "inner", "chained_ui": "inner"}
-"""The views that a file may have, and their joins in it."""
+"""The views that a file may have, with their joins."""
 SECOND_STEP = "left"
-"""The join of the chain's step to the branches; the step to the accounts has that of the view."""
+"""The join of the chain's step to the branches; the step to the accounts has the view's join."""
 JOINS = ("left", "inner", "right", "full", "semi", "anti")
 
 Firsts = Mapping[str, tuple[int, ...]]
-"""For each source the offset of each partition that it was read from."""
+"""For each source the first read offset of each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A plan as messages and files ask for it; a view without a join is not there."""
+    """A plan as requested by messages and files; a view without a join does not exist."""
 
     topics: Mapping[str, str]
     joins: Mapping[str, str]
@@ -58,14 +58,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A published generation: its plan, and where each source was read from."""
+    """A published generation: its plan, and the first read offsets of each source."""
 
     asked: Asked
     firsts: Firsts
 
 
 class RandomSwaps:
-    """The topics, their records and what is shown; a seed gives the same history."""
+    """The topics, their records and the published generation; the same seed gives the same history."""
 
     def __init__(self, bootstrap: str, seed: int, topics: Mapping[str, tuple[str, str]], control: str) -> None:
         self.random = random.Random(seed)
@@ -75,7 +75,7 @@ class RandomSwaps:
         self._control = control
         self._rows = {source: self.random.choice(["all", "latest"]) for source in topics}
         self._begins = {topic: (0,) * PARTITIONS for pair in topics.values() for topic in pair}
-        """The first offsets that Kafka still has."""
+        """The first offsets that Kafka still has, by topic."""
         for topic in self._begins:
             create_topic(bootstrap, topic, PARTITIONS)
         create_topic(bootstrap, control, 1)
@@ -86,7 +86,7 @@ class RandomSwaps:
         self.lingers = False
 
     def sections(self, views: Collection[str]) -> dict[str, Any]:
-        """The file, with some of the views."""
+        """Return the configuration with these views."""
         return {
             "kafka": {"bootstrap_servers": self._bootstrap},
             "control": {"topic": self._control},
@@ -114,7 +114,7 @@ class RandomSwaps:
     # -- records
 
     def write(self) -> None:
-        """Write some records to each topic, one that is no fault at least."""
+        """Write some records to each topic, at least one of them valid."""
         for source, pair in self._topics.items():
             for topic in pair:
                 some = [self._sent(source, topic) for _ in range(self.random.randint(0, 6))]
@@ -166,12 +166,12 @@ class RandomSwaps:
         return tuple(counts[partition] for partition in range(PARTITIONS))
 
     def end_offsets(self) -> Offsets:
-        """The offsets after all that was written."""
+        """Return the offsets after all written records."""
         ends = {topic: enumerate(self._ends(topic)) for topic in self._begins}
         return Offsets({(topic, partition): end for topic, some in ends.items() for partition, end in some})
 
     def remove_old_records(self) -> None:
-        """Have Kafka remove the first records of a topic, as retention does; some of them, or all."""
+        """Delete some or all of the first records of a topic, as retention does."""
         topic = self.random.choice(list(self._begins))
         ends = self._ends(topic)
         self._begins[topic] = tuple(
@@ -185,9 +185,9 @@ class RandomSwaps:
     # -- the rule
 
     def publish(self, asked: Asked, read: Collection[str] = ()) -> None:
-        """Another plan is shown: a source is kept unless its topic is another one, or its start was named.
+        """Publish another plan: a source is kept unless its topic changes or its start is given.
 
-        Sources of one topic are kept together or not at all, and else have the earliest of their starts.
+        Sources of the same topic are kept together or not at all; otherwise the earliest of their starts applies.
         """
         old, firsts = self.shown, {}
         for source, topic in asked.topics.items():
@@ -200,7 +200,7 @@ class RandomSwaps:
         self.shown, self.before, self.lingers = Shown(asked, firsts), old, True
 
     def roll_back(self) -> Outcome:
-        """What a rollback does: a generation that lingers comes back as it is, else its plan is built."""
+        """Roll back: a lingering generation is published again, otherwise its plan is built."""
         if self.before is None:
             return Outcome.REJECTED
         if self.lingers:
@@ -212,7 +212,7 @@ class RandomSwaps:
     # -- messages
 
     def message(self, kind: str) -> tuple[dict[str, Any], Outcome]:
-        """A random message of a kind, and its outcome; the model follows it."""
+        """Return a random message of a kind and its outcome, and update the model."""
         asked = self.shown.asked
         more: dict[str, Any] = {}
         joins = [join for join in JOINS if join != asked.joins["final_ui"]]
@@ -239,7 +239,7 @@ class RandomSwaps:
     ) -> tuple[dict[str, Any], Outcome]:
         if asked == self.shown.asked:
             return fields, Outcome.UNCHANGED
-        if asked.joins.get("chained_ui") in ("semi", "anti"):  # which leave no branch to join by
+        if asked.joins.get("chained_ui") in ("semi", "anti"):  # these leave no column to join the branches by
             return fields, Outcome.REJECTED
         self.publish(asked, read)
         return fields, Outcome.APPLIED
@@ -254,7 +254,7 @@ class RandomSwaps:
         return next(topic for topic in self._topics[source] if topic != self.shown.asked.topics[source])
 
     def apply(self) -> list[str]:
-        """A file with another view more or less; its views."""
+        """Add or remove a view by a file; return the views of the file."""
         asked = self.shown.asked
         joins = dict(asked.joins)
         view = self.random.choice(["paired_ui", "chained_ui"])
@@ -268,7 +268,7 @@ class RandomSwaps:
     # -- the comparison
 
     def wait_equal(self, running: Orchestrated) -> None:
-        """Return when all tables are what the model says."""
+        """Wait until all tables equal the model."""
         expected = self._expected()
 
         def differences() -> dict[str, Any]:
@@ -294,7 +294,7 @@ class RandomSwaps:
             read, bad = oracle.read_source(source, records)
             rows[name] = oracle.shown(source, read)
             tables[source.name + "_ui"] = Counter(oracle.bag(kept.row for kept in rows[name]))
-            # Two sources of one topic that complain of the same record in the same words: one row.
+            # Two sources of a topic that report the same fault of a record give one row.
             tables["bad_records"] |= Counter(bad)
         for view, join in self.shown.asked.joins.items():
             joined = _chained(rows, join) if view == "chained_ui" else _joined(sources, rows, join)

@@ -1,6 +1,6 @@
-"""Why rows are there, by a plain computation: which records each row of a key is made of, and why the others are not.
+"""The reference computation for `why`: the records of each row of a key, and the reasons of unused records.
 
-It goes over all records and pairs of them, without SQL, batches or ids. A record is named by its topic, partition and
+It uses all records and pairs of them, without SQL, batches or ids. Records are identified by topic, partition and
 offset.
 """
 
@@ -32,10 +32,10 @@ HIDING = (Join.SEMI, Join.ANTI)
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """One join: where the left column comes from, the column of the right side, and which rows take part."""
+    """A join: the origins of the left column, the column of the right side, and the join rules."""
 
     lefts: tuple[tuple[int, str], ...]
-    """The side and the column that it is, then those of right sides that have filled it."""
+    """The side and column of the left value, then those of right sides that may fill it."""
     right_on: str
     join: Join
     duplicates: Duplicates
@@ -46,7 +46,7 @@ class Met:
 
     @property
     def fills(self) -> bool:
-        """Whether the left column has the value of right rows that nothing matches: it has their name."""
+        """Whether unmatched right rows fill the left column, because both columns have the same name."""
         return self.join in (Join.RIGHT, Join.FULL) and self.left_on == self.right_on
 
     @property
@@ -56,14 +56,14 @@ class Met:
 
 @dataclass(frozen=True, slots=True)
 class Reasons:
-    """The rows of a key, each by the records of its sides, and the reasons of the records that are in none."""
+    """The rows of a key by the records of their sides, and the reasons of the unused records."""
 
     rows: Counter[Places]
     others: dict[Place, str]
 
 
 def first_value(row: Sequence[Kept | None], columns: Sequence[tuple[int, str]]) -> Any:
-    """The value of a column that several sides may fill."""
+    """Return the value of a column that several sides may fill."""
     values = (kept.row[column] for at, column in columns if (kept := row[at]) is not None)
     return next((value for value in values if value is not None), None)
 
@@ -73,7 +73,7 @@ def place(kept: Kept) -> Place:
 
 
 def joined(lefts: list[Kept], rights: Sequence[list[Kept]], steps: Sequence[Met]) -> list[tuple[Kept | None, ...]]:
-    """All rows of a view, each as the record of each side; of a semi join also the newest that it matches."""
+    """Return all rows of a view as records by side; a semi join also has the newest matching record."""
     rows: list[tuple[Kept | None, ...]] = [(left,) for left in lefts]
     for step, right in zip(steps, rights, strict=True):
         made: list[tuple[Kept | None, ...]] = []
@@ -99,7 +99,7 @@ def joined(lefts: list[Kept], rights: Sequence[list[Kept]], steps: Sequence[Met]
 
 
 def reason_of(kept: Kept, same: Sequence[Kept], *, latest: bool, takes_newest: bool) -> str:
-    """Why a record is in no row; `same` are all records of its source with its value, tombstones too."""
+    """Return why a record is in no row; `same` are all records of its source with its key value, also tombstones."""
     if kept.removes:
         return "tombstone"
     if latest or takes_newest:
@@ -112,7 +112,7 @@ def reason_of(kept: Kept, same: Sequence[Kept], *, latest: bool, takes_newest: b
 
 
 class Fed(Filling):
-    """A store that gets records as they are in topics, by the real decoder and real batches."""
+    """A store filled with records of topics, through the real decoder and real batches."""
 
     def __init__(self, database: Database, settings: Settings, join: Join = Join.LEFT) -> None:
         super().__init__(database, settings)
@@ -139,7 +139,7 @@ def told(records: Sequence[WhyRecord]) -> Iterator[Place]:
 
 
 def rows_told(rows: Sequence[WhyRow], sources: Sequence[Source]) -> Counter[Places]:
-    """The rows of an answer by the records of their sides."""
+    """Return the rows of an answer by the records of their sides."""
     found: Counter[Places] = Counter()
     for row in rows:
         if row.row is not None:

@@ -1,4 +1,4 @@
-"""Topics as they are looked at, without a Kafka: their newest records by hand."""
+"""Samples of topics without Kafka, with given records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Given = Mapping[str, Any] | bytes | None
 
 
 def sampled(values: Sequence[Given], keys: Sequence[str | bytes | None] | None = None) -> TopicSample:
-    """Records with these values, as JSON unless they are bytes, and with these keys."""
+    """Return a sample with these values, as JSON unless they are bytes, and these keys."""
     written = [json.dumps(value).encode() if isinstance(value, Mapping) else value for value in values]
     given = [key.encode() if isinstance(key, str) else key for key in keys or [None] * len(values)]
     return TopicSample(1, len(values), tuple(zip(given, written, strict=True)))

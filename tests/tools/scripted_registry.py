@@ -1,4 +1,4 @@
-"""A schema registry that answers each path as a test tells it to."""
+"""A fake schema registry with an answer for each path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Scripted:
-    """A server with an answer for each path; `heard` has the headers of each call."""
+    """A server with an answer for each path; `heard` has the path and headers of each call."""
 
     def __init__(self, answers: dict[str, tuple[int, Any]]) -> None:
         self.answers = answers

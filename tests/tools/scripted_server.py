@@ -1,5 +1,6 @@
-"""A live server that says exactly what a test tells it to, over a real WebSocket; all it says and hears is checked
-against `turnout_client.messages`.
+"""A fake live server that sends the messages of a test over a real WebSocket.
+
+All sent and received messages are validated by `turnout_client.messages`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Given = Mapping[str, Sequence[Any]]
 
 
 class Scripted:
-    """One server; `connections` counts how many sockets were opened so far."""
+    """A fake server; `connections` is the number of sockets opened so far."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -41,18 +42,18 @@ class Scripted:
         self._socket: ServerConnection | None = None
         self._open = threading.Event()
 
-    # -- what a test does
+    # -- called by a test
 
     def hear(self) -> Any:
-        """The next message of the client."""
+        """Return the next message of the client."""
         return self._heard.get(timeout=WAIT_SECONDS)
 
     def heard(self) -> list[ClientMessage]:
-        """All that came and nobody asked for yet."""
+        """Return all received messages that were not read yet."""
         return [self._heard.get_nowait() for _ in range(self._heard.qsize())]
 
     def asked(self) -> WindowRequest | ChangesRequest:
-        """The next request of data; farewells to old ones are passed over."""
+        """Return the next request for data; other messages, such as `unsubscribe`, are skipped."""
         while True:
             message = self.hear()
             if isinstance(message, (WindowRequest, ChangesRequest)):
@@ -98,7 +99,7 @@ class Scripted:
         self._open.clear()
         self._socket.close(code, reason)
 
-    # -- what the socket does
+    # -- called by the socket
 
     def admit(self, _: ServerConnection, request: Request) -> Response | None:
         self.headers = {name.lower(): value for name, value in request.headers.raw_items()}
@@ -125,7 +126,7 @@ class Scripted:
 
 @contextmanager
 def listening(scripted: Scripted, port: int = 0) -> Iterator[str]:
-    """Serve while the block runs; gives the address."""
+    """Run the server during a `with` block, and yield its address."""
     with serve(
         scripted.talk, "127.0.0.1", port, process_request=scripted.admit, close_timeout=1, ping_interval=None
     ) as server:
@@ -139,7 +140,7 @@ def listening(scripted: Scripted, port: int = 0) -> Iterator[str]:
 
 
 def refused(status: int, code: str, message: str) -> tuple[int, bytes]:
-    """An HTTP answer in place of a socket."""
+    """Return an HTTP answer that refuses a WebSocket."""
     return status, json.dumps(TurnoutError(code=code, message=message, hint="try again").as_json()).encode()
 
 

@@ -1,4 +1,4 @@
-"""Looks for secrets in everything that a run of Turnout produced or shows: files, tables, HTTP answers, processes."""
+"""A search for secrets in all output of a Turnout: files, tables, HTTP answers and processes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from turnout.testing import wait_until
 from turnout_process import RunningTurnout
 
 JWT = re.compile(rb"eyJ[A-Za-z0-9_-]{20,}\.eyJ")
-"""What a signed token begins with."""
+"""The start of a signed token."""
 
 LOOKED_AT = (
     *("/api/status", "/metrics", "arguments of turnout", "arguments of java", "environment of java"),
     *(f"/api/tables/{name}/rows" for name in ("final_ui", "swaps", "control_raw", "orchestrator_logs")),
     *("turnout.yaml", "turnout.log", "data/store.duckdb", "data/checkpoints/", "spark's spark.log"),
 )
-"""What the places of every run begin with."""
+"""The prefixes of places that every run has."""
 
 
 def assert_no_secret(turnout: RunningTurnout, secrets: Iterable[str], own: Iterable[Path] = ()) -> None:
-    """None of `secrets`, and no token, is in what the running `turnout` produced; `own` are files that hold them."""
+    """Assert that no output of `turnout` contains a token or one of `secrets`; `own` files may contain them."""
     wanted = list(forms(secrets))
-    # What has caught up is published, and begins its checkpoint a moment later.
+    # A published generation starts its checkpoint a moment later.
     wait_until(lambda: list(files(turnout.data_dir / "checkpoints", set())), what="a checkpoint")
     places = [*http_answers(turnout), *processes(turnout), *files(turnout.folder, set(own))]
     places += [(f"spark's {where}", text) for where, text in files(turnout.spark_dir, set())]
@@ -41,7 +41,7 @@ def assert_no_secret(turnout: RunningTurnout, secrets: Iterable[str], own: Itera
 
 
 def forms(secrets: Iterable[str]) -> Iterator[bytes]:
-    """Each secret as it is, as JSON or JAAS quote it, and as HTTP carries it."""
+    """Yield each secret as plain text, quoted as in JSON or JAAS, and in base64 as in HTTP."""
     for secret in secrets:
         quoted = secret.replace("\\", "\\\\").replace('"', '\\"')
         yield from {secret.encode(), quoted.encode(), base64.b64encode(secret.encode()).rstrip(b"=")}
@@ -54,17 +54,17 @@ def http_answers(turnout: RunningTurnout) -> Iterator[tuple[str, bytes]]:
 
 
 def processes(turnout: RunningTurnout) -> Iterator[tuple[str, bytes]]:
-    """Arguments of all processes, and what those that Turnout started have in their environment."""
+    """Yield the arguments of all processes, and the environments of the processes that Turnout started."""
     own = psutil.Process(turnout.pid)
     yield "arguments of turnout", " ".join(own.cmdline()).encode()
     for process in own.children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # Hadoop starts short ones; they may be gone, or zombies
+        with contextlib.suppress(psutil.NoSuchProcess):  # Hadoop's short processes may have ended, or be zombies
             yield f"arguments of {process.name()}", " ".join(process.cmdline()).encode()
             yield f"environment of {process.name()}", "\n".join(process.environ().values()).encode()
 
 
 def files(folder: Path, own: set[Path]) -> Iterator[tuple[str, bytes]]:
-    """The files below a folder in which others write and remove: what goes meanwhile holds nothing."""
+    """Yield the files below a folder; files that are removed meanwhile are skipped."""
     for parent, _, names in os.walk(folder):
         for path in (Path(parent) / name for name in names):
             with contextlib.suppress(FileNotFoundError):

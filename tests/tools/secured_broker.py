@@ -1,7 +1,7 @@
-"""The embedded broker as companies run theirs: any of Kafka's listeners, users, and rights, on one node.
+"""The embedded broker with security as in production: Kafka's listeners, users and rights, on one node.
 
-Owns what security adds to a broker: its authority and certificates, its users, and the port of each listener.
-Clients get their `kafka` settings from it as a document.
+It owns the authority and certificates, the users, and the ports of the listeners. Clients get their `kafka` settings
+from it as a document.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _SCRAM = (Mechanism.SCRAM_SHA_256, Mechanism.SCRAM_SHA_512)
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """What one port of the broker asks of its clients."""
+    """The security of a port of the broker."""
 
     protocol: Protocol = Protocol.PLAINTEXT
     mechanism: Mechanism | None = None
     client_certificate: bool = False
-    """With TLS: whether clients must show a certificate of the broker's authority; they are then its name."""
+    """With TLS: whether clients need a certificate of the broker's authority, whose name is then their user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Which tokens an OAUTHBEARER listener takes; `reauthenticate_ms` bounds how long one may be used."""
+    """The tokens that an OAUTHBEARER listener accepts; `reauthenticate_ms` limits the use of a token."""
 
     jwks_endpoint: str
     issuer: str
@@ -51,10 +51,10 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """The listeners by their names, who may log in, and whether rights are needed beyond that.
+    """The listeners by name, the users, and whether rights are checked.
 
-    `users` are names and passwords for PLAIN and SCRAM. With `acls`, nothing is allowed that no rule allows;
-    whoever shows a certificate of one of SUPER_USERS may do everything.
+    `users` are names and passwords for PLAIN and SCRAM. With `acls`, only what a rule allows is allowed; a client with
+    a certificate of one of SUPER_USERS may do everything.
     """
 
     listeners: Mapping[str, Listener]
@@ -64,7 +64,7 @@ class Security:
 
 
 class SecuredBroker:
-    """A broker with `security` on the folder `data`; certificates are made on the spot, and ports are kept."""
+    """A broker with `security` in the folder `data`; certificates are issued on demand, and ports are reused."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class SecuredBroker:
         self.broker.stop()
 
     def start(self) -> None:
-        """Start the broker, and make its SCRAM users."""
+        """Start the broker, and create its SCRAM users."""
         self.broker.start()
         if any(listener.mechanism in _SCRAM for listener in self.security.listeners.values()):
             for user, password in self.security.users.items():
@@ -113,7 +113,7 @@ class SecuredBroker:
         return f"{HOST}:{self._ports[listener]}"
 
     def admin(self) -> AdminClient:
-        """The client that may do everything; made once, since a request dies with its client."""
+        """Return the admin client; it is created once, because a request ends with its client."""
         from confluent_kafka.admin import AdminClient
 
         if self._admin is None:
@@ -121,11 +121,11 @@ class SecuredBroker:
         return self._admin
 
     def admin_properties(self) -> dict[str, Any]:
-        """librdkafka's properties for a client that may do everything."""
+        """Return librdkafka's properties of an admin client."""
         return {"bootstrap.servers": self.address(_ADMIN), "log_level": "0", **self._admin_properties()}
 
     def kafka(self, listener: str, user: str = "") -> dict[str, Any]:
-        """The `kafka` section of a turnout.yaml for a listener, with files in the place of secrets."""
+        """Return the `kafka` section of a turnout.yaml for a listener, with secrets in files."""
         kind = self.security.listeners[listener]
         auth: dict[str, Any] = {"protocol": kind.protocol.value}
         if kind.protocol.endswith("SSL"):
@@ -142,7 +142,7 @@ class SecuredBroker:
         return {"bootstrap_servers": self.address(listener), "auth": auth}
 
     def renew_certificate(self, listener: str, days: int = DAYS) -> None:
-        """Show those who connect to a listener from now on a new certificate; with no days left, an expired one."""
+        """Give a listener a new certificate for new connections; with `days` 0 it is expired."""
         kinds = _admin_types()
         made = self.authority.issue("broker", _NAMES, days)
         changes = [
@@ -155,20 +155,20 @@ class SecuredBroker:
         self.admin().incremental_alter_configs([resource])[resource].result(patience())
 
     def set_password(self, user: str, password: str) -> None:
-        """Make a SCRAM user, or give it another password."""
+        """Create a SCRAM user, or change its password."""
         kinds = _admin_types()
         for mechanism in (kinds.ScramMechanism.SCRAM_SHA_256, kinds.ScramMechanism.SCRAM_SHA_512):
             info = kinds.ScramCredentialInfo(mechanism, 4096)
             asked = kinds.UserScramCredentialUpsertion(user, info, password.encode())
-            self.admin().alter_user_scram_credentials([asked])[user].result(patience())  # Kafka takes one at a time
+            self.admin().alter_user_scram_credentials([asked])[user].result(patience())  # Kafka accepts one at a time
 
     def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
-        """Let a user do some operations (READ, WRITE, DESCRIBE ...) on a TOPIC or a GROUP; `*` is any name."""
+        """Allow a user operations (READ, WRITE, DESCRIBE ...) on a TOPIC or a GROUP; `*` is any name."""
         for made in self.admin().create_acls(self._rules(user, resource, name, operations, "AclBinding")).values():
             made.result(patience())
 
     def disallow(self, user: str, resource: str, name: str, *operations: str) -> None:
-        """Take back what `allow` gave."""
+        """Remove rights that `allow` added."""
         rules = self._rules(user, resource, name, operations, "AclBindingFilter")
         for done in self.admin().delete_acls(rules).values():
             done.result(patience())
@@ -206,7 +206,7 @@ class SecuredBroker:
             "listener.security.protocol.map": ",".join(f"{n}:{listener.protocol}" for n, listener in listeners.items()),
             "inter.broker.listener.name": _ADMIN,
             "controller.quorum.voters": f"1@{HOST}:{self._ports[_CONTROLLER]}",
-            # The name of a certificate is the user, without the letters CN=.
+            # The user is the name of the certificate without `CN=`.
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
             "super.users": ";".join(f"User:{name}" for name in SUPER_USERS),
         }
@@ -245,7 +245,7 @@ class SecuredBroker:
     def _oauth(self, under: str) -> dict[str, str]:
         tokens = self.security.tokens
         if tokens is None:
-            raise ValueError("an OAUTHBEARER listener needs to know whose tokens it takes: Security.tokens")
+            raise ValueError("an OAUTHBEARER listener needs Security.tokens")
         return {
             f"{under}.sasl.jaas.config": f"{_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
             f"{under}.sasl.server.callback.handler.class": f"{_LOGIN}.oauthbearer.OAuthBearerValidatorCallbackHandler",
@@ -257,9 +257,9 @@ class SecuredBroker:
 
 
 def broker_certificate(certificate: Certificate) -> dict[str, str]:
-    """The properties of a broker for its certificate, without the listener's prefix.
+    """Return the properties of a broker for its certificate, without the listener's prefix.
 
-    As text: Java wants key and certificate in one file, and they are two.
+    They contain the PEM text, because Java needs key and certificate in one file, and they are in two.
     """
     return {
         "ssl.keystore.type": "PEM",
@@ -269,14 +269,14 @@ def broker_certificate(certificate: Certificate) -> dict[str, str]:
 
 
 def _admin_types() -> Any:
-    """The client's classes; it does not export them to type checkers."""
+    """Return the client's module, which does not export its classes to type checkers."""
     from confluent_kafka import admin
 
     return admin
 
 
 def _kept_ports(file: Path, names: Iterable[str]) -> dict[str, int]:
-    """A port for each name, the same as the last time: clients know it."""
+    """Return a port for each name, the same as last time, because clients know it."""
     kept: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
     ports = {name: kept.get(name) or free_port() for name in names}
     file.write_text(json.dumps(ports))

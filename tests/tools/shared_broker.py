@@ -1,4 +1,4 @@
-"""One broker for all workers of a run: the first that needs it starts it, and stops it when the others are done."""
+"""A broker for all workers of a run: the first worker that needs it starts it, and stops it after the others."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from turnout.testing import EmbeddedBroker
 RULES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
-    # Records of tests have times of any year; a broker looks every five minutes for what is older than a week.
+    # Test records have times of any year, and by default a broker deletes records older than a week.
     "log.retention.ms": "-1",
 }
 
 
 class BorrowedBroker(EmbeddedBroker):
-    """A broker of another process: it has an address and a folder, and is neither started nor stopped here."""
+    """A broker of another process, with its address and folder; it cannot be started or stopped here."""
 
     def __init__(self, address: str, data: Path) -> None:
         super().__init__(data)
@@ -32,14 +32,14 @@ class BorrowedBroker(EmbeddedBroker):
         return self._address
 
     def launch(self) -> None:
-        raise RuntimeError("the broker that all tests share is not started by one: take an EmbeddedBroker of your own")
+        raise RuntimeError("a test must not start the shared broker; use your own EmbeddedBroker")
 
     def stop(self, timeout_seconds: float = 0) -> None:
-        raise RuntimeError("the broker that all tests share is not stopped by one: take an EmbeddedBroker of your own")
+        raise RuntimeError("a test must not stop the shared broker; use your own EmbeddedBroker")
 
 
 def formatted(broker: EmbeddedBroker, folder: Path) -> Path:
-    """A folder for a broker of one node, whose making, a JVM of its own, this broker has paid for."""
+    """Create a folder for a single-node broker by copying formatted files, which saves a JVM."""
     (folder / "logs").mkdir(parents=True)
     for name in ("meta.properties", "bootstrap.checkpoint"):
         shutil.copy(broker.data / "logs" / name, folder / "logs" / name)
@@ -48,10 +48,10 @@ def formatted(broker: EmbeddedBroker, folder: Path) -> Path:
 
 @contextmanager
 def shared_broker(folder: Path) -> Iterator[EmbeddedBroker]:
-    """The broker of the run whose folder this is.
+    """Return the broker of the run with this folder.
 
-    `users` is locked (shared) by each process that uses the broker; the lock goes with the process, however it ends.
-    `guard` is held for moments: while somebody looks whether there is a broker, starts one, or gives it up.
+    Each process that uses the broker holds a shared lock on `users`, which ends with the process. `guard` is locked
+    briefly, while a process checks for a broker, starts it, or gives it up.
     """
     folder.mkdir(exist_ok=True)
     address, data = folder / "address", folder / "données du broker"
@@ -82,7 +82,7 @@ def _held(file: IO[str]) -> Iterator[None]:
 
 
 def _wait_for_others(guard: IO[str], users: IO[str], address: Path) -> None:
-    """Return when nobody uses the broker, and nobody will: who comes now starts another."""
+    """Wait until no process uses the broker, and remove its address, so that a later process starts another."""
     while True:
         with _held(guard):
             try:

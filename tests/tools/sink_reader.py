@@ -1,4 +1,4 @@
-"""What readers of a sink's topic see: its committed records, and the table that they fold to."""
+"""A reader of a sink's topic: its committed records, and the table that they produce."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SunkRecord:
 
 
 class SunkTopic:
-    """A reader of committed records that goes on where it was."""
+    """A reader of committed records that continues at its last position."""
 
     def __init__(self, bootstrap: str, topic: str, decode: Callable[[bytes], dict[str, Any]] = json.loads) -> None:
         self._topic = topic
@@ -48,10 +48,10 @@ class SunkTopic:
         self._next = dict.fromkeys(found.partitions, 0)
         self.records: list[SunkRecord] = []
         self.table: dict[str, dict[str, Any]] = {}
-        """What the records fold to: key -> row."""
+        """The rows by key after applying all records."""
 
     def read(self) -> list[SunkRecord]:
-        """The records that were committed since the last call."""
+        """Return the records committed since the last call."""
         self._consumer.assign([TopicPartition(self._topic, p, offset) for p, offset in self._next.items()])
         left, found = set(self._next), []
         while left:
@@ -75,7 +75,7 @@ class SunkTopic:
         return SunkRecord(key.decode(), None if value is None else self._decode(value), headers)
 
     def rows(self) -> Counter[str]:
-        """The rows of the folded table, to compare."""
+        """Return the rows of the table, for comparisons."""
         self.read()
         return bag(self.table.values())
 
@@ -92,7 +92,7 @@ def fold(table: dict[str, dict[str, Any]], records: Iterable[SunkRecord]) -> Non
 
 
 def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """Rows without an order, in a form that compares down to the last digit."""
+    """Return rows as a multiset of JSON texts, which compares all digits."""
     return Counter(json.dumps(row, sort_keys=True) for row in rows)
 
 
@@ -102,5 +102,5 @@ def _headers(message: Message) -> list[tuple[str, bytes]]:
 
 
 def swaps(records: Sequence[SunkRecord]) -> list[str]:
-    """The marks of swaps, in their order."""
+    """Return the swap marks in order."""
     return [record.headers["turnout.swap"] for record in records if "turnout.swap" in record.headers]

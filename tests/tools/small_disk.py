@@ -1,4 +1,4 @@
-"""A file system that is soon full. A test that has one is marked `namespaces("mount")`."""
+"""A small file system. A test that uses it is marked `namespaces("mount")`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        # What still has a file open there, such as a JVM that is ending, keeps nobody waiting.
+        # Lazy: a process with open files there, such as an ending JVM, must not delay the test.
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 

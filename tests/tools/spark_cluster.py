@@ -1,7 +1,7 @@
-"""A Spark cluster for tests and the bench: a standalone master and workers, each a process on a host of its own.
+"""A Spark cluster for tests and the bench: a standalone master and workers, each a process on its own host.
 
-A host is a network namespace on a private bridge, from which some folders of this machine cannot be seen. Where
-namespaces may not be made, hosts are addresses of the loopback interface; `Hosts.why_not` says why.
+A host is a network namespace on a private bridge, which cannot see some folders of this machine. If namespaces are
+not allowed, hosts are addresses of the loopback interface, and `Hosts.why_not` has the reason.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _BRIDGE = "turnout"
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Where processes of a cluster run: addresses by name, that of this process, and folders that hosts do not see."""
+    """The hosts of a cluster: addresses by name, the address of this process, and folders hidden from hosts."""
 
     here: str
     addresses: Mapping[str, str]
     hidden: Sequence[Path] = ()
     namespaces: Mapping[str, str] = field(default_factory=dict)
     why_not: str = ""
-    """Why the hosts share this machine's network and folders; empty where they do not."""
+    """Why the hosts share this machine's network and folders; empty if they do not."""
 
     def command(self, name: str, command: Sequence[str]) -> list[str]:
-        """The command, run on the host of that name."""
+        """Return the command line that runs a command on a host."""
         if self.why_not:
             return list(command)
         mounts = [f"mount -t tmpfs -o size=1m none {shlex.quote(str(folder))}" for folder in self.hidden]
@@ -53,7 +53,7 @@ class Hosts:
 
 @contextlib.contextmanager
 def hosts(names: Sequence[str], hidden: Sequence[Path] = ()) -> Iterator[Hosts]:
-    """Hosts of these names for a block."""
+    """Create hosts with these names for a `with` block."""
     why_not, namespaces, bridge = "", {}, ""
     try:
         try:
@@ -76,12 +76,12 @@ def hosts(names: Sequence[str], hidden: Sequence[Path] = ()) -> Iterator[Hosts]:
 
 
 def loopback(names: Sequence[str], why: str) -> Hosts:
-    """Hosts that are this machine under other addresses."""
+    """Return hosts that are other addresses of this machine."""
     return Hosts("127.0.0.1", {name: f"127.0.0.{place + 2}" for place, name in enumerate(names)}, why_not=why)
 
 
 def _free_bridge() -> int:
-    """Make a bridge that nobody has: neither another run nor one that was killed. Its number, which its network has."""
+    """Create a bridge that no other or killed run uses; return its number, which is also in its network."""
     taken = None
     for number in range(1, 255):
         try:
@@ -115,7 +115,7 @@ def _ip(*arguments: str, check: bool = True) -> None:
 
 
 def broker_for(place: Hosts, folder: Path, **more: Any) -> tuple[EmbeddedBroker, str]:
-    """A broker that hosts reach, not started yet, and its address for them."""
+    """Return a broker that hosts can reach, not started yet, and its address for them."""
     local, shared, controller = free_port(), free_port(), free_port()
     listeners = f"PLAINTEXT://127.0.0.1:{local},HOSTS://{place.here}:{shared}"
     properties = {
@@ -128,13 +128,13 @@ def broker_for(place: Hosts, folder: Path, **more: Any) -> tuple[EmbeddedBroker,
 
 
 def bare_python(folder: Path) -> Path:
-    """A Python of this version without any package."""
+    """Create a Python of this version without packages, and return its path."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     return folder / "bin" / "python"
 
 
 class Worker:
-    """A worker's process and the executors that it started."""
+    """The process of a worker, and its executors."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path, work: Path) -> None:
         self.process = process
@@ -142,21 +142,21 @@ class Worker:
         self._work = work
 
     def is_known(self) -> bool:
-        """Whether the master has taken it."""
+        """Whether the worker is registered at the master."""
         return "Successfully registered" in self.log.read_text()
 
     def executors(self) -> list[psutil.Process]:
-        """The JVMs of its executors."""
+        """Return the JVMs of the executors."""
         family = psutil.Process(self.process.pid).children(recursive=True)
         return [one for one in family if "CoarseGrainedExecutorBackend" in " ".join(one.cmdline())]
 
     def running_tasks(self) -> int:
-        """How many tasks its executors have begun and not ended, by their logs."""
+        """Return the number of running tasks of the executors, by their logs."""
         logs = [log.read_text() for log in self._work.glob("*/*/stderr")]
         return sum(log.count("Executor: Running task") - log.count("Executor: Finished task") for log in logs)
 
     def kill(self) -> None:
-        """As if its host lost power: the worker, its executors and their Pythons."""
+        """Kill the worker, its executors and their Pythons, as a power failure would."""
         for one in [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.send_signal(signal.SIGKILL)
@@ -164,9 +164,9 @@ class Worker:
 
 
 class SparkCluster:
-    """A standalone master, and workers that come and go; the first host is the master's.
+    """A standalone master, and workers that can be started and killed; the first host is the master's.
 
-    Nobody is let in without its secret: `conf` has what an application needs.
+    Clients need its secret; `conf` has the settings for an application.
     """
 
     def __init__(self, folder: Path, place: Hosts) -> None:
@@ -181,7 +181,7 @@ class SparkCluster:
 
     def __enter__(self) -> SparkCluster:
         self._folder.mkdir(parents=True, exist_ok=True)
-        # Not as arguments, which every user of a host sees.
+        # A file instead of arguments, which every user of a host can see.
         self._properties.touch(mode=0o600)
         self._properties.write_text("".join(f"{name} {value}\n" for name, value in self.conf.items()))
         address = self._hosts.addresses[self._master]
@@ -201,7 +201,7 @@ class SparkCluster:
             process.wait()
 
     def start_workers(self, cores: int = 1, memory: str = "1g", names: Sequence[str] = ()) -> None:
-        """Workers on these hosts, or all; returns when the master knows them."""
+        """Start workers on these hosts, or on all, and wait until they are registered."""
         for name in names or self._names:
             work = self._folder / name
             place = ["--host", self._hosts.addresses[name], "--webui-port", "0", "--work-dir", str(work)]
@@ -224,7 +224,7 @@ class SparkCluster:
         java += ["--properties-file", str(self._properties)]
         environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
         local = str(self._folder / f"{name}-local")
-        # What Spark's own scripts set before they start these classes.
+        # The environment that Spark's scripts set for these classes.
         environ |= {"SPARK_HOME": str(SPARK_HOME), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_DIRS": local}
         command = self._hosts.command(name, [*java, *arguments])
         with log.open("wb") as opened:

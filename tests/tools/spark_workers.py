@@ -1,6 +1,6 @@
-"""Which workers of a run have Spark: half of them. Only those take files with tests that ask for the `spark` fixture.
+"""A scheduler that gives files with the `spark` fixture to only half of the workers of a run.
 
-A session costs 4 s of processor time, and as much again until its JVM has loaded and compiled what batches need.
+A session costs 4 s of processor time, and as much again until its JVM has loaded and compiled the code of batches.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from xdist.workermanage import WorkerController
 
 @cache
 def takes_spark(file: Path) -> bool:
-    """Whether tests of a file ask for the shared Spark: whatever else starts one has it in a process of its own."""
+    """Whether tests of a file use the shared Spark; other tests start Spark in a separate process."""
     return "spark: SparkSession" in file.read_text(encoding="utf-8")
 
 
 class SparkWorkers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """Gives whole files to workers, in their order; workers with Spark take files that need it before others."""
+    """A scheduler that gives whole files to workers in order; workers with Spark get files that need it first."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         file = self._next_for(node)
@@ -31,14 +31,14 @@ class SparkWorkers(LoadFileScheduling):  # type: ignore[misc]  # xdist has no ty
 
     def _reschedule(self, node: WorkerController) -> None:
         if self._next_for(node) is None and not node.shutting_down:
-            node.shutdown()  # when it has done what it was given
+            node.shutdown()  # takes effect after the assigned files
         else:
             super()._reschedule(node)
 
     def _next_for(self, node: WorkerController) -> str | None:
         with_spark = [file for file in self.workqueue if takes_spark(self.config.rootpath / file)]
         others = (file for file in self.workqueue if file not in with_spark)
-        # One that crashed is replaced: by another that is there, or by a new one.
+        # A crashed worker is replaced by another running worker or by a new one.
         there = [one for one in self.nodes if not one.shutting_down]
         if node in there[: (self.numnodes + 1) // 2]:
             return next(iter(with_spark), next(others, None))

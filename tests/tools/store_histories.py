@@ -10,10 +10,10 @@ from turnout.config import Settings
 from turnout.plan.joins import Join
 
 Operation = tuple[str, Any]
-"""Kind and value: keys of a batch, the join of a swap."""
+"""The kind and the value of an operation, such as the keys of a batch or the join of a swap."""
 
 LATEST = {name: source.model_copy(update={"rows": "latest"}) for name, source in Settings().sources.items()}
-"""The default sources, which keep the newest row of a key."""
+"""The default sources with `rows: latest`."""
 
 
 def user(number: int | None, **more: Any) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def account(number: int, balance: float | None) -> dict[str, Any]:
 
 
 def histories(*more: st.SearchStrategy[Operation]) -> st.SearchStrategy[list[Operation]]:
-    """Three to 25 operations, of these kinds and `more`."""
+    """Return a strategy for three to 25 operations of the built-in kinds and of `more`."""
     keys = st.lists(st.integers(0, 5), min_size=1, max_size=4)
     kinds: list[st.SearchStrategy[Operation]] = [
         st.tuples(st.just("users"), keys),

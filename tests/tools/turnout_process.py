@@ -1,4 +1,4 @@
-"""A real `turnout run` in a process of its own, for tests that start, ask, kill and restart it."""
+"""A real `turnout run` in a separate process, for tests that start, query, kill and restart it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from turnout.local.broker import free_port
 from turnout.testing import patience, wait_until
 
 ASKED_SECONDS = 0.15
-"""The pause between two questions over HTTP: each costs both sides some milliseconds of a core."""
+"""The pause between two polls over HTTP, each of which costs both sides some milliseconds of a core."""
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether it runs; one that has ended and waits for its parent to notice does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -33,7 +33,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 class RunningTurnout:
-    """One data folder and one port, over any number of process lives."""
+    """A Turnout with a fixed data folder and port, which can be stopped and started."""
 
     def __init__(self, folder: Path, bootstrap: str, **sections: Any) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class RunningTurnout:
         self.log_file = folder / "turnout.log"
         document = {
             "kafka": {"bootstrap_servers": bootstrap},
-            # All viewers of tests come from one address.
+            # All viewers of tests have the same address.
             "server": {"port": self.port, "max_viewers_per_client": 500, "query_timeout_seconds": patience()},
             "data_dir": str(self.data_dir),
             "spark": {"driver_memory": "1g"},
@@ -64,7 +64,7 @@ class RunningTurnout:
 
     @property
     def spark_dir(self) -> Path:
-        """Where its Spark writes."""
+        """The folder in which its Spark writes."""
         return self.data_dir / "spark"
 
     @property
@@ -91,11 +91,11 @@ class RunningTurnout:
             raise TimeoutError(f"{error}: {self.reason()!r}; log:\n{self.log()}") from None
 
     def wait_answer(self) -> None:
-        """Wait until it answers; Spark may start yet."""
+        """Wait until the server answers; Spark may still be starting."""
         wait_until(lambda: self.answer("/healthz") == 200, interval=ASKED_SECONDS, what="an answer")
 
     def answer(self, path: str) -> int | None:
-        """The status of a call; None where nobody answers."""
+        """Return the status of a call; None if the server does not answer."""
         answer = self._asked(path)
         return None if answer is None else answer.status_code
 
@@ -107,7 +107,7 @@ class RunningTurnout:
             return None
 
     def reason(self) -> str:
-        """Why it is not ready; empty where it is, or nobody answers yet."""
+        """Return why the server is not ready; empty if it is ready or does not answer yet."""
         answer = self._asked("/readyz")
         if answer is None or answer.status_code != 503:
             return ""
@@ -135,7 +135,7 @@ class RunningTurnout:
         return status
 
     def put_config(self, text: str) -> httpx.Response:
-        """Send a configuration as the server's user does."""
+        """Send a configuration with the token of the server's user."""
         token = (self.data_dir / TOKEN_FILE).read_text()
         return self.http.put("/api/config", content=text, headers={"Authorization": f"Bearer {token}"})
 
@@ -143,7 +143,7 @@ class RunningTurnout:
         return self.log_file.read_text()[-5000:] if self.log_file.exists() else ""
 
     def java(self) -> psutil.Process:
-        """The JVM of its Spark, once that runs."""
+        """Return the JVM of its Spark, which must be running."""
         javas = []
         for child in psutil.Process(self.pid).children():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -152,7 +152,7 @@ class RunningTurnout:
         return java
 
     def kill(self) -> None:
-        """As a power cut would: no chance to clean up."""
+        """Kill the process as a power failure would, without cleanup."""
         assert self._process is not None
         os.kill(self.pid, signal.SIGKILL)
         self._process.wait()
@@ -163,12 +163,12 @@ class RunningTurnout:
         assert self._process is not None
         process = self._process
         wait_until(lambda: process.poll() is not None, what=lambda: f"the kill; log:\n{self.log()}")
-        # Where a shell has started it, as shells tell it.
+        # The second value is the exit code of a shell that started the process.
         assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL), self.log()
         self._note_killed()
 
     def _note_killed(self) -> None:
-        """Its JVM ends by itself, but in its own time, which may be after the tests."""
+        """Note the killed process, because its JVM ends later, possibly after the tests."""
         assert self._process is not None
         self._left_behind.append(LeftBehind(self._process.pid))
 

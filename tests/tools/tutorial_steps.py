@@ -1,8 +1,7 @@
-"""Somebody who follows the tutorial: saves its files, runs its commands in their order, and holds what they print
-against the page.
+"""A reader of the tutorial, who saves its files, runs its commands in order, and compares their output with the page.
 
-A comment before a block says what is special about it: `file: NAME` saves it, `stays, until: TEXT` starts a program
-that goes on and waits for a text of it, `fails` expects an exit code other than 0. A line `...` stands for any lines.
+A comment before a block changes how it is run: `file: NAME` saves it, `stays, until: TEXT` starts a program in the
+background and waits for a text, `fails` expects an exit code other than 0. A line `...` stands for any lines.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from turnout.testing import patience, wait_until
 
 PAGE = Path(__file__).parents[2] / "docs/tutorial.md"
 BLOCK = re.compile(r"(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)```", re.DOTALL)
-# Done by the test in its own way: its folder and its environment are there already.
+# Skipped commands: the test has its own folder and environment.
 ELSEWHERE = (". .venv/bin/activate", "mkdir -p tutorial")
 SECTION = re.compile(r"^## (?:[0-9]+\. )?", re.MULTILINE)
 _PROGRESS = re.compile(r"^(?:swap|rollback|apply|generation \d+): .* s(?: so far| left)?\n", re.MULTILINE)
-"""What a command that takes longer than a second says meanwhile."""
+"""The progress lines of a command that takes longer than a second."""
 
 
 @dataclass
 class Reader:
-    """Somebody who follows the page in one folder."""
+    """A reader who follows the page in a folder."""
 
     folder: Path
     environment: dict[str, str]
@@ -77,14 +76,14 @@ class Reader:
         return done.returncode, done.stdout
 
     def _in_this_process(self, command: str) -> tuple[int, str]:
-        """What the shell would start: a process more takes half a second, while broker and Spark take theirs."""
+        """Run a command in this process, because another process takes half a second beside broker and Spark."""
         with contextlib.chdir(self.folder):
             done = CliRunner().invoke(app, shlex.split(command)[1:], env=self.environment)
         return done.exit_code, done.output
 
     @contextmanager
     def staying(self, command: str, text: str) -> Iterator[None]:
-        """On a terminal, as a reader has it: some programs show nothing elsewhere."""
+        """Run a program on a terminal during a `with` block, because some programs print nothing elsewhere."""
         ours, theirs = os.openpty()
         program = subprocess.Popen(
             ["bash", "-c", f"exec {command}"],
@@ -111,16 +110,16 @@ class Reader:
 
 
 def _read_all(terminal: int, into: bytearray) -> None:
-    # A terminal that nobody writes to any more is an error of its reader.
+    # Reading a terminal that has no writer any more is an error.
     with contextlib.suppress(OSError):
         while part := os.read(terminal, 65536):
             into += part
 
 
 def follow(folder: Path, after: Callable[[str, str], None] = lambda title, url: None, *, shell: bool = True) -> int:
-    """Follow the whole page in a folder; `after` gets the title of each section that is done, and the server's address.
+    """Follow the whole page in a folder; `after` receives the title of each finished section and the server's address.
 
-    Without `shell`, commands of `turnout` that end are called in this process. Gives the number of blocks.
+    Without `shell`, `turnout` commands that end are run in this process. Return the number of blocks.
     """
     broker, page = str(free_port()), str(free_port())
     text = PAGE.read_text(encoding="utf-8").replace("localhost:9092", f"localhost:{broker}")
@@ -131,12 +130,12 @@ def follow(folder: Path, after: Callable[[str, str], None] = lambda title, url: 
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        # What a reader has by default.
+        # The reader's default.
         "TURNOUT_KAFKA__BOOTSTRAP_SERVERS": f"localhost:{broker}",
         "TURNOUT_SERVER__PORT": page,
         "TURNOUT_URL": url,
         "COLUMNS": "120",
-        # What a busy machine needs.
+        # A limit for busy machines.
         "TURNOUT_SERVER__QUERY_TIMEOUT_SECONDS": f"{patience():g}",
     }
     followed = 0

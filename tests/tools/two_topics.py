@@ -1,4 +1,4 @@
-"""A `turnout run` on two topics, and what the tests of faults wait for and compare."""
+"""A `turnout run` on two topics, with waits and comparisons for the tests of faults."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from turnout.plan.joins import Duplicates, Join
 from turnout.testing import patience, wait_until
 from turnout_process import ASKED_SECONDS, RunningTurnout, lives
 
-# Five seconds are promised; a machine that has much else to do gets more.
+# Turnout promises five seconds; a busy machine gets more.
 STOP_SECONDS = 20
 USERS = {"userId": "string", "name": "string", "email": "string", "age": "int64"}
 ACCOUNTS = {"userId": "string", "accountType": "string", "balance": "double"}
@@ -30,7 +30,7 @@ TopicName = Callable[[str], str]
 
 
 def sections(users: str, accounts: str, **more: Any) -> dict[str, Any]:
-    """A file that reads these topics from their start."""
+    """Return a configuration that reads these topics from their start."""
     return {
         "control": {"topic": f"{users}-control"},
         "sources": {
@@ -72,7 +72,7 @@ def said(turnout: RunningTurnout, *parts: str) -> bool:
 
 
 def wait_said(turnout: RunningTurnout, *parts: str) -> None:
-    """Wait for a line of the log, which may be written a moment after what it tells of."""
+    """Wait for a line of the log, which may be written a moment after the event."""
     wait_until(
         lambda: said(turnout, *parts), interval=ASKED_SECONDS, what=lambda: f"{parts} in the log:\n{turnout.log()}"
     )
@@ -80,7 +80,7 @@ def wait_said(turnout: RunningTurnout, *parts: str) -> None:
 
 @contextmanager
 def ended(turnout: RunningTurnout) -> Iterator[None]:
-    """No process is left, however the block ends."""
+    """Kill the process at the end of a `with` block if it still runs."""
     try:
         yield
     finally:
@@ -96,7 +96,7 @@ def running(folder: Path, bootstrap: str, **sections: Any) -> Iterator[RunningTu
 
 
 def assert_ends_soon(turnout: RunningTurnout, number: int) -> None:
-    """It ends in time, with success, and takes its JVM along."""
+    """Assert that the process and its JVM end in time and with success."""
     family = psutil.Process(turnout.pid).children(recursive=True)
     started = time.monotonic()
     code = turnout.stop(number)
@@ -125,7 +125,7 @@ def assert_tables_are_exact(
 
 @contextmanager
 def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Iterator[None]:
-    """Read the view all the time; every answer must be one of the allowed."""
+    """Read the view continuously during a `with` block; every status must be an allowed one."""
     answers: list[int] = []
 
     def read(stopped: threading.Event) -> None:
@@ -141,7 +141,7 @@ def watched(turnout: RunningTurnout, allowed: tuple[int, ...] = (200,)) -> Itera
 
 @contextmanager
 def load(bootstrap: str, topics: tuple[str, str], per_second: int = 1000) -> Iterator[None]:
-    """So many records a second, until the block ends. The short form writes a tenth: each write is a batch."""
+    """Write records at a rate during a `with` block; the short form writes a tenth, because each write is a batch."""
     some, pause = per_second // 40, 0.05 if LONG else 0.5
 
     def write(stopped: threading.Event) -> None:

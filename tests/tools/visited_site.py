@@ -1,4 +1,4 @@
-"""A store with real batches and swaps behind a real server with two tokens, for pages that ask: charts, SQL, views."""
+"""A real server with two tokens and a store with real batches and swaps, for tests of charts, SQL and views."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ KINDS = ("gold", "silver", "silver", "platinum")
 
 @dataclass(frozen=True)
 class Asked:
-    """The server, what fills it, and the browser that looks at it."""
+    """The server, the writer of its store, and a browser."""
 
     url: str
     filling: Filling
     browser: Browser
 
     def fill(self, rows: int) -> None:
-        """Publish a new generation of so many users, of whom three quarters have an account."""
+        """Publish a new generation with `rows` users, some of them without an account."""
         users = [user(number) for number in range(rows)]
         accounts = [account(number, KINDS[number % 4]) for number in range(rows) if number % 4 or number % 8]
         self.filling.swap(users=users, accounts=accounts)
 
     def summary(self, **query: str) -> dict[str, list[str]]:
-        """Groups as the page's table of numbers has them."""
+        """Return the groups of a summary in the format of the page's table of numbers."""
         answer = HTTP.get(f"{self.url}/api/tables/final_ui/summary", params=query, headers=_bearer(VIEWER))
         assert answer.status_code == 200, answer.text
         names = [column["name"] for column in answer.json()["columns"]]
@@ -48,7 +48,7 @@ class Asked:
 
     @contextmanager
     def visit(self, token: str = OPERATOR, place: dict[str, Any] | None = None, **options: Any) -> Iterator[Visit]:
-        """A tab of its own browser context that has a token. Its console must have no errors in the end."""
+        """Open a tab with a token in its own browser context, and assert that its console has no errors."""
         with visiting(self.browser, self.url, **options) as tab:
             tab.remember(token)
             tab.open(f"#{urlencode(texts(place))}" if place else "")

@@ -1,6 +1,6 @@
-"""Widgets in a page that does what a notebook does.
+"""A page that shows widgets as a notebook does.
 
-It gives `widget.js` a model, and carries what a widget of this process sends to it, and back.
+It gives `widget.js` a model, and transfers messages between the page and the widgets of this process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from page_visit import wait_until
 from turnout_client.widgets import LiveWidget
 
 _URL = "http://notebook.test/"
-# What anywidget gives a module: https://anywidget.dev/en/afm/ has it in full.
+# The model that anywidget passes to a module, described at https://anywidget.dev/en/afm/.
 _MODEL = """
 export class Model {
   state = {}; sent = []; listeners = {};
@@ -37,30 +37,30 @@ _SHOW = """async ([number, code, state]) => {
   document.body.append(el);
   (window.widgets ??= []).push({ model, el, remove: module.render({ model, el }) });
 }"""
-# A page that is light or dark as the system says, as a notebook is by its theme.
+# A page that follows the system's light or dark mode, like the theme of a notebook.
 _STYLE = "body { margin: 16px; background: Canvas; color: CanvasText; color-scheme: light dark; }"
 
 
 class WidgetPage:
-    """A page with widgets. It asks nobody for anything, and has no error: `showing` asserts that."""
+    """A page with widgets; `showing` asserts that it has no foreign request and no error."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
         self._widgets: list[LiveWidget[Any]] = []
 
     def show(self, widget: LiveWidget[Any], code: str = "") -> str:
-        """Add a view of it; the selector of that."""
+        """Add a view of a widget, and return its selector."""
         self._widgets.append(widget)
         number = len(self._widgets) - 1
         self.page.evaluate(_SHOW, [number, code, _state(widget)])
         return f"#widget-{number}"
 
     def remove(self, number: int) -> None:
-        """As a notebook does where an output goes."""
+        """Remove a view, as a notebook does with an output."""
         self.page.evaluate("(number) => { widgets[number].remove(); widgets[number].el.remove(); }", number)
 
     def carry(self) -> None:
-        """Bring what was sent to where it goes, in both directions."""
+        """Transfer the sent messages in both directions."""
         for number, widget in enumerate(self._widgets):
             for message in self.page.evaluate("(number) => widgets[number].model.sent.splice(0)", number):
                 widget._handle_custom_msg(message, [])
@@ -74,7 +74,7 @@ class WidgetPage:
                 )
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
-        """Wait, and carry meanwhile."""
+        """Wait for a condition, and transfer messages meanwhile."""
 
         def met() -> bool:
             self.carry()
@@ -89,13 +89,13 @@ def _state(widget: LiveWidget[Any]) -> dict[str, Any]:
 
 @contextmanager
 def showing(browser: Browser, style: str = "", **options: Any) -> Iterator[WidgetPage]:
-    """A page for widgets, in a tab of its own."""
+    """Open a page for widgets in a new tab."""
     key = (browser, repr(options))
     if key not in _contexts:
         _contexts[key] = browser.new_context(viewport={"width": 900, "height": 640}, **options)
     page = _contexts[key].new_page()
     wrong: list[str] = []
-    # The same texts that a notebook gets from the widget.
+    # The same texts that a widget sends to a notebook.
     files = {
         "": ("text/html", f"<!doctype html><style>{LiveWidget._css}{_STYLE}{style}</style>"),
         "model.js": ("text/javascript", _MODEL),
@@ -119,4 +119,4 @@ def showing(browser: Browser, style: str = "", **options: Any) -> Iterator[Widge
 
 
 _contexts: dict[tuple[Browser, str], BrowserContext] = {}
-"""One for all pages with the same options, until the browser ends: to make one costs as much as to show a widget."""
+"""The contexts by browser and options; they are reused, because creating one costs as much as showing a widget."""

@@ -1,25 +1,25 @@
-// A subscription of the client as signals: it follows its options, and ends with its injector.
+// Subscriptions as signals, which follow their options and end with their injector.
 
 import { computed, DestroyRef, effect, type Injector, type Signal, signal, untracked } from "@angular/core";
 import type { TurnoutError } from "@turnout/client";
 import { wholeOptions } from "@turnout/client/frameworks";
 
-/** Options, or a function of signals that gives them; null asks for nothing. */
+/** Options, or a function of signals that returns them; null requests nothing. */
 export type Reactive<Options> = Options | (() => Options | null);
 
-/** Rows that follow the server. */
+/** Live rows. */
 export interface LiveRows<Row, Info> {
-  /** Frozen; one that did not change is the same object as before. Empty until the first come. */
+  /** Frozen rows; an unchanged row is the same object as before. Empty before the first answer. */
   readonly rows: Signal<readonly Row[]>;
-  /** What belongs to the rows; null until the first come. */
+  /** The information on the rows; null before the first answer. */
   readonly info: Signal<Info | null>;
-  /** Why it is over, for example because of a wrong `where`. The rows before stay; other options start it again. */
+  /** The error that ended the subscription, such as a wrong `where`. The rows stay; other options start it again. */
   readonly error: Signal<TurnoutError | null>;
-  /** Ask again with the same options. */
+  /** Request the rows again with the same options. */
   reload(): void;
 }
 
-/** Rows and what belongs to them, as one value. */
+/** Rows and their information, as one value. */
 export interface LiveStep<Row, Info> {
   readonly rows: readonly Row[];
   readonly info: Info;
@@ -37,7 +37,7 @@ interface Subscription<Options> {
 
 export type Open<Row, Info, Options> = (options: Options, callbacks: Callbacks<Row, Info>) => Subscription<Options>;
 
-/** Rows that never come: where pages are rendered on a server. */
+/** Return empty rows, for rendering on a server. */
 export function noRows<Row, Info>(): LiveRows<Row, Info> {
   return { rows: signal([]), info: signal(null), error: signal(null), reload: () => undefined };
 }
@@ -75,7 +75,7 @@ export function liveRows<Row, Info, Options extends object>(
     asked = wanted;
   };
 
-  // Options that are made anew in each computation are mostly the same ones.
+  // Compare options by value, because a computation mostly creates a new object.
   const wanted = computed(typeof options === "function" ? options : () => options, {
     equal: (one, other) => JSON.stringify(one) === JSON.stringify(other),
   });

@@ -1,4 +1,4 @@
-// What an application gives its injector: where the server is, and who asks.
+// The provider of the client for an application.
 
 import { isPlatformBrowser } from "@angular/common";
 import {
@@ -14,10 +14,10 @@ import { connect, type ConnectOptions, type Socket, TurnoutClient } from "@turno
 import { TurnoutSwap } from "./swap";
 import { Turnout } from "./turnout";
 
-/** As of `connect`: `url`, `token` and others. A function for the token may call `inject`. */
+/** The options of `connect`: `url`, `token` and others. A token function may call `inject`. */
 export type TurnoutOptions = ConnectOptions;
 
-/** One server, one connection. A function for the options may call `inject`. */
+/** Provide the client of one server. A function that returns the options may call `inject`. */
 export function provideTurnout(options: TurnoutOptions | (() => TurnoutOptions) = {}): EnvironmentProviders {
   return makeEnvironmentProviders([
     { provide: TurnoutClient, useFactory: () => makeClient(typeof options === "function" ? options() : options) },
@@ -29,7 +29,7 @@ export function provideTurnout(options: TurnoutOptions | (() => TurnoutOptions) 
 function makeClient(options: TurnoutOptions): TurnoutClient {
   const injector = inject(EnvironmentInjector);
   const { token } = options;
-  // The address of a request is not taken: whoever makes it could say where the token goes.
+  // The address of the rendered request is not used, because its sender could redirect the token.
   const onServer = { url: options.url ?? "http://localhost", WebSocket: SilentSocket };
   const client = connect({
     client: "angular",
@@ -41,7 +41,7 @@ function makeClient(options: TurnoutOptions): TurnoutClient {
   return client;
 }
 
-/** Where pages are rendered on a server nobody watches: whatever is subscribed there waits, and no connection is made. */
+/** A socket for rendering on a server: it makes no connection, and subscriptions stay without data. */
 class SilentSocket implements Socket {
   onopen = null;
   onmessage = null;

@@ -1,4 +1,4 @@
-// Live Kafka views of Turnout in Angular. The client and the types of all messages come with it.
+// Live Kafka views of Turnout in Angular, with the client and the types of all messages.
 
 export * from "@turnout/client";
 export { provideTurnout, type TurnoutOptions } from "./provide";

@@ -1,4 +1,4 @@
-// Asking for other topics or another join. What is shown follows by itself; here is only what became of the question.
+// Requests of swaps, and their outcomes. Tables and status follow a swap automatically.
 
 import { computed, DestroyRef, inject, Injectable, type Signal, signal } from "@angular/core";
 import {
@@ -22,28 +22,28 @@ export class TurnoutSwap {
   private asked = 0;
 
   readonly state = this.stateNow.asReadonly();
-  /** What is built now, whoever asked for it; null when nothing is. */
+  /** The progress of the current build, whoever requested it; null if there is none. */
   readonly progress: Signal<Progress | null> = computed(() => this.turnout.status()?.progress ?? null);
-  /** The generation that waits to be published; null without one. */
+  /** The candidate that waits for review; null if there is none. */
   readonly candidate: Signal<Candidate | null> = computed(() => this.turnout.status()?.candidate ?? null);
-  /** Whether the server takes swaps from this client. */
+  /** Whether this client may request swaps. */
   readonly allowed: Signal<boolean> = computed(() => {
     const connection = this.turnout.connection();
     return connection.state === "live" && connection.role === "operator";
   });
-  /** The topics to choose from, as `loadTopics` found them last. */
+  /** The names of the topics, as of the last `loadTopics`. */
   readonly topics = this.topicsNow.asReadonly();
 
   constructor() {
     inject(DestroyRef).onDestroy(() => this.ended.abort());
   }
 
-  /** Move to other topics or another join. Answers with the outcome; every refusal and failure is a TurnoutError. */
+  /** Change topics or joins, and return the outcome. Throw TurnoutError after a refusal or a failure. */
   swap(message: ControlMessage, options: ControlOptions = {}): Promise<Outcome> {
     return this.ask((wait) => this.turnout.client.control(message, wait), options);
   }
 
-  /** Go back to the plan before. */
+  /** Go back to the previous plan. */
   rollback(
     message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "dryRun"> = {},
     options: ControlOptions = {},
@@ -51,7 +51,7 @@ export class TurnoutSwap {
     return this.ask((wait) => this.turnout.client.rollback(message, wait), options);
   }
 
-  /** Publish the candidate; `expectedGeneration` is the candidate's. */
+  /** Publish the candidate; `expectedGeneration` is its generation. */
   publish(
     message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "force"> = {},
     options: ControlOptions = {},
@@ -59,7 +59,7 @@ export class TurnoutSwap {
     return this.ask((wait) => this.turnout.client.publish(message, wait), options);
   }
 
-  /** Remove the candidate; `expectedGeneration` is the candidate's. */
+  /** Remove the candidate; `expectedGeneration` is its generation. */
   discard(
     message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
     options: ControlOptions = {},
@@ -73,7 +73,7 @@ export class TurnoutSwap {
     return topics;
   }
 
-  /** The history, oldest first. */
+  /** Return the history of swaps, oldest first. */
   history(): Promise<Swap[]> {
     return this.turnout.client.swaps().catch(asTurnoutError);
   }

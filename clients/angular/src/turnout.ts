@@ -1,4 +1,4 @@
-// The client for components: one connection, shown as signals and as observables. On a server nothing is subscribed.
+// The service for components: live data as signals and observables. During rendering on a server nothing is subscribed.
 
 import { isPlatformBrowser } from "@angular/common";
 import {
@@ -38,7 +38,7 @@ import { type Callbacks, liveRows, type LiveRows, type LiveStep, noRows, type Op
 
 @Injectable()
 export class Turnout {
-  /** For calls that are answered once, such as `rows` or `sql`. */
+  /** The client, for single calls such as `rows` or `sql`. */
   readonly client = inject(TurnoutClient);
 
   private readonly injector = inject(Injector);
@@ -52,7 +52,7 @@ export class Turnout {
 
   readonly connection = this.connectionNow.asReadonly();
   readonly connection$: Observable<TurnoutConnection> = this.connections.asObservable();
-  /** The status, now and about once a second; null until the first comes. */
+  /** The status, updated about once a second; null before the first arrives. */
   readonly status = this.statusNow.asReadonly();
   readonly status$: Observable<Status> = this.statuses.asObservable();
 
@@ -76,7 +76,7 @@ export class Turnout {
     this.destroyed.onDestroy(() => ends.forEach((end) => end()));
   }
 
-  /** The tables of the server with their columns, asked for anew after each swap; empty until they come. */
+  /** The tables of the server with their columns, read again after each swap; empty before the first answer. */
   get tables(): Signal<readonly TableInfo[]> {
     return this.tablesNow ?? this.followTables();
   }
@@ -85,12 +85,12 @@ export class Turnout {
     return toObservable(this.tables, { injector: this.injector });
   }
 
-  /** Connect anew now: after a refusal, with another token, or instead of waiting for the next try. */
+  /** Reconnect now: after a refusal, with another token, or instead of waiting for the next attempt. */
   reconnect(token?: Token): void {
     this.client.reconnect(token === undefined ? {} : { token });
   }
 
-  /** Some rows of a table. Call it where you inject: it ends with the component. */
+  /** Subscribe to a window of a table. Call it in an injection context: it ends with the component. */
   window<Row = AnyRow>(options: Reactive<WindowOptions>, injector?: Injector): LiveRows<Row, WindowInfo> {
     return this.live((wanted, callbacks) => this.client.window<Row>(wanted, callbacks), options, injector);
   }
@@ -99,7 +99,7 @@ export class Turnout {
     return this.steps((callbacks) => this.client.window<Row>(options, callbacks));
   }
 
-  /** Groups of a table's rows. Call it where you inject: it ends with the component. */
+  /** Subscribe to groups of a table's rows. Call it in an injection context: it ends with the component. */
   summary<Group = AnyRow>(options: Reactive<SummaryOptions>, injector?: Injector): LiveRows<Group, SummaryInfo> {
     return this.live((wanted, callbacks) => this.client.liveSummary<Group>(wanted, callbacks), options, injector);
   }
@@ -108,7 +108,7 @@ export class Turnout {
     return this.steps((callbacks) => this.client.liveSummary<Group>(options, callbacks));
   }
 
-  /** The rows of a SELECT, again whenever a table that it names changed. Call it where you inject. */
+  /** Subscribe to the rows of a SELECT. Call it in an injection context: it ends with the component. */
   sql<Row = AnyRow>(options: Reactive<SqlSubscribeOptions>, injector?: Injector): LiveRows<Row, SqlInfo> {
     const again = (): SqlSubscribeOptions | null => {
       const wanted = typeof options === "function" ? options() : options;
@@ -121,7 +121,7 @@ export class Turnout {
     return this.steps((callbacks) => this.client.liveSql<Row>(options, callbacks));
   }
 
-  /** Every change of a table, in order, with the mirror that holds all its rows. */
+  /** Return every change of a table in order, with the mirror that has all its rows. */
   changes$<Row = AnyRow>(
     table: string | ChangesOptions,
   ): Observable<{ readonly change: MirrorChange<Row>; readonly mirror: TableMirror<Row> }> {
@@ -145,7 +145,7 @@ export class Turnout {
     return this.subscribed((next, onError) => open({ onRows: (rows, info) => next({ rows, info }), onError }));
   }
 
-  /** Each subscriber has a subscription of its own. */
+  /** Return an observable that opens a separate subscription for each subscriber. */
   private subscribed<Value>(
     open: (next: (value: Value) => void, onError: (error: TurnoutError) => void) => { close(): void },
   ): Observable<Value> {
@@ -164,13 +164,13 @@ export class Turnout {
     const follow = (): void => {
       const generation = this.status()?.generation;
       if (generation === undefined || this.connection().state !== "live") return;
-      // What fails now is asked again when the connection is back.
+      // After a failure the tables are read again when the connection is back.
       this.client.tables().then(
         (found) => tables.set(found),
         () => undefined,
       );
     };
-    // The first who reads it may be a template.
+    // Untracked, because a template may be the first reader.
     if (this.browser) untracked(() => effect(follow, { injector: this.injector }));
     return tables;
   }

@@ -1,4 +1,4 @@
-// A document for tests of components, beside Node's own fetch and WebSocket: these talk to a real server.
+// A document for component tests, with Node's own fetch and WebSocket, which use a real server.
 
 import "@angular/compiler";
 import { NgModule, provideZonelessChangeDetection } from "@angular/core";

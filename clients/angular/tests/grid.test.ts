@@ -1,4 +1,4 @@
-// The directive with a real grid. A document without a layout has no heights: scrolling is tested in a browser.
+// The directive with a real grid. This document has no layout and no heights, so scrolling is tested in a browser.
 
 import "./dom";
 import { Component, signal } from "@angular/core";
@@ -53,7 +53,7 @@ interface Opened {
   ids(): (string | undefined)[];
 }
 
-/** A page whose grid shows the rows that the server sends first. */
+/** Create a page whose grid shows the first rows of the server. */
 async function opened(rows: Record<string, unknown[]>, columns?: ColDef<User>[]): Promise<Opened> {
   const fixture = TestBed.createComponent(Page);
   fixture.componentInstance.columns.set(columns);

@@ -1,4 +1,4 @@
-// Where pages are rendered on a server: no socket, no call, empty signals, and nothing left running.
+// Rendering on a server: no socket, no call, empty signals, and nothing keeps running.
 
 import "@angular/compiler";
 import { Component, inject, provideZonelessChangeDetection } from "@angular/core";
@@ -13,7 +13,7 @@ import { TestServer } from "../../typescript/tests/server";
 @Component({
   selector: "app-page",
   imports: [AgGridAngular, TurnoutTable],
-  // AG Grid itself is for browsers only.
+  // AG Grid runs only in browsers.
   template: `<p>{{ turnout.connection().state }}, {{ rows.rows().length }} rows, {{ turnout.tables().length }} tables, {{ swaps.progress() === null }}</p>
     @defer {
       <ag-grid-angular turnoutTable="final_ui" />
@@ -29,13 +29,13 @@ class Page {
 
   constructor() {
     this.turnout.window$({ table: "final_ui" }).subscribe({ error: fail });
-    // Even who asks the client itself gets no connection.
+    // Subscriptions of the client itself also make no connection.
     this.turnout.client.window({ table: "final_ui" }, { onError: fail });
     clients.push(this.turnout.client);
   }
 }
 
-/** Node's own, which counts. */
+/** Node's WebSocket, with a count of connections. */
 class Counted extends WebSocket {
   static made = 0;
 

@@ -39,7 +39,7 @@ function started(options: TurnoutOptions | (() => TurnoutOptions) = {}): Turnout
   return TestBed.inject(Turnout);
 }
 
-/** Effects run as they do in an application: without a zone, soon. */
+/** Wait for a condition, and run effects meanwhile, as an application without zones does. */
 async function eventually(condition: () => boolean): Promise<void> {
   await until(() => {
     TestBed.tick();

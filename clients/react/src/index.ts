@@ -1,4 +1,4 @@
-// Live Kafka views of Turnout in React. The client and the types of all messages come with it.
+// Live Kafka views of Turnout in React, with the client and the types of all messages.
 
 export * from "@turnout/client";
 export type { SwapState, TurnoutConnection } from "@turnout/client/frameworks";

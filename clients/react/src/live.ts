@@ -1,4 +1,4 @@
-// Rows that follow the server: a subscription of the client that follows its options, and ends with its component.
+// Live rows: a subscription of the client that follows its options and ends with its component.
 
 import { useEffect, useMemo, useSyncExternalStore } from "react";
 import type {
@@ -15,15 +15,15 @@ import type {
 import { wholeOptions } from "@turnout/client/frameworks";
 import { useTurnout } from "./provider.js";
 
-/** Rows that follow the server. The object is another one only when something in it has changed. */
+/** Live rows. The object is replaced only if something in it has changed. */
 export interface LiveRows<Row, Info> {
-  /** Frozen; one that did not change is the same object as before. Empty until the first come. */
+  /** Frozen rows; an unchanged row is the same object as before. Empty before the first answer. */
   readonly rows: readonly Row[];
-  /** What belongs to the rows; null until the first come. */
+  /** The information on the rows; null before the first answer. */
   readonly info: Info | null;
-  /** Why it is over, for example because of a wrong `where`. The rows before stay; other options start it again. */
+  /** The error that ended the subscription, such as a wrong `where`. The rows stay; other options start it again. */
   readonly error: TurnoutError | null;
-  /** Ask again with the same options. */
+  /** Request the rows again with the same options. */
   reload(): void;
 }
 
@@ -39,17 +39,17 @@ interface Subscription<Options> {
 
 type Open<Row, Info, Options> = (client: TurnoutClient, options: Options, callbacks: Callbacks<Row, Info>) => Subscription<Options>;
 
-/** Some rows of a table; null asks for nothing. */
+/** Return the live rows of a window of a table; null requests nothing. */
 export function useWindow<Row = AnyRow>(options: WindowOptions | null): LiveRows<Row, WindowInfo> {
   return useLive<Row, WindowInfo, WindowOptions>(openWindow, options?.table, options);
 }
 
-/** Groups of a table's rows; null asks for nothing. */
+/** Return the live groups of a table's rows; null requests nothing. */
 export function useSummary<Group = AnyRow>(options: SummaryOptions | null): LiveRows<Group, SummaryInfo> {
   return useLive<Group, SummaryInfo, SummaryOptions>(openSummary, options?.table, options);
 }
 
-/** The rows of a SELECT; null asks for nothing. */
+/** Return the live rows of a SELECT; null requests nothing. */
 export function useSql<Row = AnyRow>(options: SqlSubscribeOptions | null): LiveRows<Row, SqlInfo> {
   return useLive<Row, SqlInfo, SqlSubscribeOptions>(openSql, options?.sql, options);
 }
@@ -61,7 +61,7 @@ const openSummary = <Group>(client: TurnoutClient, options: SummaryOptions, call
 const openSql = <Row>(client: TurnoutClient, options: SqlSubscribeOptions, callbacks: Callbacks<Row, SqlInfo>) =>
   client.liveSql<Row>(options, callbacks);
 
-/** `subject` tells what the rows are of: those of another one are never shown in its place. */
+/** Subscribe with a component. `subject` identifies the table or SELECT: rows of another subject are never shown. */
 function useLive<Row, Info, Options extends object>(
   open: Open<Row, Info, Options>,
   subject: string | undefined,
@@ -69,13 +69,13 @@ function useLive<Row, Info, Options extends object>(
 ): LiveRows<Row, Info> {
   const client = useTurnout();
   const store = useMemo(() => new LiveStore(client, open), [client, open, subject]);
-  // Options that are made anew in each rendering are mostly the same ones.
+  // Compare options by value, because most components create a new object in each rendering.
   const wanted = JSON.stringify(options);
   useEffect(() => store.ask(JSON.parse(wanted) as Options | null), [store, wanted]);
   return useSyncExternalStore(store.subscribe, store.current, store.current);
 }
 
-/** The subscription of one component: open while React listens to it. */
+/** The subscription of one component, open while React listens to it. */
 class LiveStore<Row, Info, Options extends object> {
   private readonly client: TurnoutClient;
   private readonly open: Open<Row, Info, Options>;
@@ -111,7 +111,7 @@ class LiveStore<Row, Info, Options extends object> {
   }
 
   private start(): void {
-    // A closed client is about to be replaced: its components are rendered again with the next one.
+    // A closed client is about to be replaced; its components are then rendered with the new client.
     if (this.changed === null || this.options === null || this.client.connection.state === "closed") return;
     this.subscription = this.open(this.client, this.options, {
       onRows: (rows, info) => this.show({ rows: this.kept(rows), info, error: null }),
@@ -123,7 +123,7 @@ class LiveStore<Row, Info, Options extends object> {
     if (options !== null && this.client.connection.state !== "closed") this.subscription?.move(options);
   }
 
-  /** The same list where every row is, as when only the total has changed. */
+  /** Return the previous list if all rows are the same, for example if only the total has changed. */
   private kept(rows: readonly Row[]): readonly Row[] {
     const before = this.shown.rows;
     return rows.length === before.length && rows.every((row, index) => row === before[index]) ? before : rows;

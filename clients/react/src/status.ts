@@ -1,13 +1,13 @@
-// Status and connection: one subscription of each client for all components that show them.
+// Status and connection: all components share one subscription of each client.
 
 import { useSyncExternalStore } from "react";
 import type { Status, TurnoutClient } from "@turnout/client";
 import { nextConnection, type TurnoutConnection } from "@turnout/client/frameworks";
 import { useTurnout } from "./provider.js";
 
-/** The status, looked at about once a second; null until the first comes. */
+/** Return the status, updated about once a second; null before the first arrives. */
 export function useStatus(): Status | null;
-/** A part of the status, such as `(status) => status?.generation`: rendered again only when that part changes. */
+/** Return a part of the status, such as `(status) => status?.generation`; only its changes cause a rendering. */
 export function useStatus<Part>(select: (status: Status | null) => Part): Part;
 export function useStatus(select: (status: Status | null) => unknown = (status) => status): unknown {
   const feed = feedsOf(useTurnout()).status;
@@ -15,13 +15,13 @@ export function useStatus(select: (status: Status | null) => unknown = (status) 
   return useSyncExternalStore(feed.subscribe, current, current);
 }
 
-/** How things stand with the server. */
+/** Return the state of the connection. */
 export function useConnection(): TurnoutConnection {
   const feed = feedsOf(useTurnout()).connection;
   return useSyncExternalStore(feed.subscribe, feed.current, feed.current);
 }
 
-/** A value that comes from outside while anybody listens. One that is equal is the same object as before. */
+/** An external value, updated while there are listeners. An equal value is the same object as before. */
 class Feed<Value> {
   private readonly listeners = new Set<() => void>();
   private readonly start: (give: (next: (before: Value) => Value) => void) => () => void;
@@ -66,11 +66,11 @@ function feedsOf(client: TurnoutClient): Feeds {
 
 function makeFeeds(client: TurnoutClient): Feeds {
   const status = new Feed<Status | null>(null, (give) => {
-    // A closed client is about to be replaced: its components are rendered again with the next one.
+    // A closed client is about to be replaced; its components are then rendered with the new client.
     return client.connection.state === "closed" ? () => undefined : client.onStatus((now) => give(() => now));
   });
   const connection = new Feed<TurnoutConnection>({ state: "connecting" }, (give) => {
-    // Nothing connects before something is subscribed, and a status that does not come tells of a dead line.
+    // The status subscription opens the connection, and detects a dead one.
     const ends = [client.onConnection((now) => give((before) => nextConnection(before, now))), status.subscribe(() => undefined)];
     return () => ends.forEach((end) => end());
   });

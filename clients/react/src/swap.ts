@@ -1,4 +1,4 @@
-// Asking for other topics or another join. What is shown follows by itself; here is only what became of the question.
+// Requests of swaps, and their outcomes. Tables and status follow a swap automatically.
 
 import { useEffect, useMemo, useRef, useState } from "react";
 import type { Candidate, ControlMessage, ControlOptions, Outcome, Progress, TurnoutError } from "@turnout/client";
@@ -6,28 +6,28 @@ import { asTurnoutError, type SwapState } from "@turnout/client/frameworks";
 import { useTurnout } from "./provider.js";
 import { useConnection, useStatus } from "./status.js";
 
-/** The calls are the same functions in each rendering. All answer with the outcome, and throw a TurnoutError. */
+/** The calls, which are the same functions in each rendering. All return the outcome, and throw TurnoutError. */
 export interface SwapCalls {
-  /** Move to other topics or another join. */
+  /** Change topics or joins. */
   swap(message: ControlMessage, options?: ControlOptions): Promise<Outcome>;
-  /** Go back to the plan before. */
+  /** Go back to the previous plan. */
   rollback(message?: Pick<ControlMessage, "requestId" | "expectedGeneration" | "dryRun">, options?: ControlOptions): Promise<Outcome>;
-  /** Publish the candidate; `expectedGeneration` is the candidate's. */
+  /** Publish the candidate; `expectedGeneration` is its generation. */
   publish(message?: Pick<ControlMessage, "requestId" | "expectedGeneration" | "force">, options?: ControlOptions): Promise<Outcome>;
-  /** Remove the candidate; `expectedGeneration` is the candidate's. */
+  /** Remove the candidate; `expectedGeneration` is its generation. */
   discard(message?: Pick<ControlMessage, "requestId" | "expectedGeneration">, options?: ControlOptions): Promise<Outcome>;
-  /** End the build under way. */
+  /** End the current build. */
   cancel(message?: Pick<ControlMessage, "requestId" | "expectedGeneration">, options?: ControlOptions): Promise<Outcome>;
 }
 
 export interface Swapping extends SwapCalls {
-  /** What became of the last swap or rollback of this component. */
+  /** The state of the last swap or rollback of this component. */
   readonly state: SwapState;
-  /** What is built now, whoever asked for it; null when nothing is. */
+  /** The progress of the current build, whoever requested it; null if there is none. */
   readonly progress: Progress | null;
-  /** The generation that waits to be published; null without one. */
+  /** The candidate that waits for review; null if there is none. */
   readonly candidate: Candidate | null;
-  /** Whether the server takes swaps from this client. */
+  /** Whether this client may request swaps. */
   readonly allowed: boolean;
 }
 

@@ -39,7 +39,7 @@ afterEach(async () => {
   await server.stop();
 });
 
-/** Render, and run the effects of it. What comes from the server later is rendered as in an application. */
+/** Render, and run the effects. Later messages of the server are rendered as in an application. */
 async function show(children: ReactNode): Promise<void> {
   const flags = globalThis as { IS_REACT_ACT_ENVIRONMENT?: boolean };
   flags.IS_REACT_ACT_ENVIRONMENT = true;
@@ -54,7 +54,7 @@ function render(children: ReactNode, props: TurnoutProviderProps = {}): Promise<
   return show(<TurnoutProvider url={server.url} {...props}>{children}</TurnoutProvider>);
 }
 
-/** A component that keeps all that a hook has given. */
+/** A component that records all values of a hook. */
 function probe<Value>(hook: () => Value): { seen: Value[]; Probe: () => null; last: () => Value } {
   const seen: Value[] = [];
   const Probe = (): null => {

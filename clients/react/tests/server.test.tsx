@@ -1,4 +1,4 @@
-// Where pages are rendered on a server: no socket, no call, empty rows.
+// Rendering on a server: no socket, no call, empty rows.
 
 import { renderToString } from "react-dom/server";
 import { expect, test, vi } from "vitest";

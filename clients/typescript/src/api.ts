@@ -1,29 +1,29 @@
-// The HTTP calls: reading tables once, and asking for a change. What is live is connection.ts.
+// The HTTP calls: reading tables once, and requesting changes. connection.ts has the live subscriptions.
 
 import { errorOf, TurnoutError } from "./errors.js";
 import type { ColumnInfo, DifferenceNow, DifferenceRow, Term } from "./messages.js";
 import type { SummaryOptions } from "./computed.js";
 import type { AnyRow } from "./rows.js";
 
-/** Which rows, of which columns, in which order. */
+/** The selection of rows and columns, and the order. */
 export interface RowsOptions {
-  /** All columns when left out. */
+  /** All columns if omitted. */
   columns?: string | string[];
-  /** `"age>=30,accountType=gold"`, or a list of such texts and terms; all must hold. */
+  /** Conditions such as `"age>=30,accountType=gold"`, or a list of texts and terms; rows must match all of them. */
   where?: string | (string | Term)[];
-  /** `"-age,name"`, or a list. */
+  /** Columns to sort by, such as `"-age,name"`, or a list; `-` means descending. */
   sort?: string | string[];
   offset?: number;
   limit?: number;
 }
 
-/** Who the server takes us for. */
+/** The identity of this client on the server. */
 export interface WhoAmI {
   name: string;
-  /** `sub` of the identity provider. */
+  /** The claim `sub` of the identity provider; null without one. */
   subject: string | null;
   role: "viewer" | "operator";
-  /** A browser's session, a token of the issuer, one of the file, or none where the server asks for nothing. */
+  /** How the client was authenticated: browser session, token of the issuer, token of the file, or not at all. */
   by: "session" | "issuer" | "token" | "none";
 }
 
@@ -39,7 +39,7 @@ export interface TableRows<Row = AnyRow> {
   table: string;
   generation: number;
   version: number;
-  /** The rows that `where` keeps, not only those of this answer. */
+  /** The number of all rows that match `where`, not only of those in this answer. */
   total: number;
   columns: ColumnInfo[];
   rows: Row[];
@@ -53,26 +53,27 @@ export interface Summary<Group = AnyRow> {
   by: string[];
   columns: ColumnInfo[];
   groups: Group[];
-  /** All groups, not only those of this answer. */
+  /** The number of all groups, not only of those in this answer. */
   total: number;
 }
 
-/** Which difference of a table: without generations, between what is shown and the candidate. */
+/** The options of a difference: by default of the published generation and the candidate. */
 export interface DifferenceOptions extends Omit<RowsOptions, "columns"> {
   table: string;
-  /** A generation. */
+  /** The first generation; by default the published one. */
   from?: number;
+  /** The second generation; by default the candidate. */
   to?: number;
-  /** Only rows of this change. */
+  /** Return only rows with this change. */
   change?: DifferenceRow["change"];
 }
 
-/** What differs in a table between two generations, as of one moment. */
+/** The differences of a table between two generations, as of one moment. */
 export interface Difference<Row = AnyRow> extends Omit<DifferenceNow, "type" | "id" | "rows"> {
   rows: ChangedRow<Row>[];
 }
 
-/** A row before and after; `from` is null where it was added, `to` where it was removed. */
+/** A row before and after; `from` is null if it was added, `to` is null if it was removed. */
 export interface ChangedRow<Row = AnyRow> {
   change: DifferenceRow["change"];
   from: Row | null;
@@ -81,50 +82,50 @@ export interface ChangedRow<Row = AnyRow> {
 
 /** The rows of a SELECT, as of one moment. */
 export interface SqlRows<Row = AnyRow> extends TableRows<Row> {
-  /** The tables that it named. */
+  /** The tables that the SELECT reads. */
   tables: string[];
-  /** False where there are more rows than `limit`. */
+  /** False if there are more rows than `limit`. */
   complete: boolean;
 }
 
 export interface SqlOptions {
-  /** 1,000 when left out; at most 10,000. */
+  /** The maximum number of rows: 1,000 by default, at most 10,000. */
   limit?: number;
   signal?: AbortSignal;
 }
 
-/** Which rows are meant: one by its id, those of a key, or a bad record by its place. */
+/** The rows to explain: one row by its id, all rows of a key, or a bad record by its position. */
 export type WhyQuestion =
   | { row: string }
   | { key: string | number | boolean }
   | { topic: string; partition: number; offset: number };
 
-/** A record. `key`, `headers` and `value` are null where they were not read: viewers do not get them. */
+/** A Kafka record. `key`, `headers` and `value` are null if they were not read: viewers do not get them. */
 export interface WhyRecord {
   source: string;
   topic: string;
   partition: number;
   offset: number;
   timestamp: string;
-  /** Null where a row has the record. */
+  /** Why the record is in no row; null if a row contains it. */
   reason: "older" | "other partition is newer" | "tombstone" | "no match" | null;
   key: string | null;
   headers: { name: string; value: string | null }[] | null;
   value: string | null;
   bytes: number | null;
   clipped: boolean;
-  /** Whether Kafka has the record no more; null where it was not asked. */
+  /** Whether Kafka no longer has the record; null if Kafka was not asked. */
   gone: boolean | null;
 }
 
-/** The records that rows are made of, and those of the same key that were not chosen. */
+/** The records that produced rows, and the unused records of the same key. */
 export interface Why {
   table: string;
   generation: number;
   version: number;
   /** The column of the key; null for `bad_records`. */
   key: string | null;
-  /** The control message that made the generation; its requester is `configuration` where the file did. */
+  /** The control message that built the generation; `requester` is `configuration` if the file did. */
   message: {
     requester: string;
     requestId: string | null;
@@ -133,24 +134,24 @@ export interface Why {
     offset: number | null;
     raw: string | null;
   } | null;
-  /** The rows of the key, also those that are not told. */
+  /** The number of all rows of the key, also of those not listed. */
   total: number;
-  /** `row` is null for a key that has no row. */
+  /** The listed rows; `row` is null for a key without a row. */
   rows: { row: string | null; records: WhyRecord[]; others: WhyRecord[]; complete: boolean }[];
-  /** What is missing, and why. */
+  /** Notes on missing information and its reasons. */
   notes: string[];
 }
 
-/** A name for a table with a filter, a sort, columns and a chart, or for a SELECT, kept by the server. */
+/** A named view saved on the server: a table with filter, sort, columns and chart, or a SELECT. */
 export interface SavedView {
   name: string;
-  /** Empty beside `sql`. */
+  /** The table; empty if `sql` is set. */
   table: string;
   sql?: string | null;
   where?: string | (string | Term)[];
   sort?: string | string[];
   columns?: string[] | null;
-  /** What the page draws; the server does not look at it. */
+  /** The chart of the page, which the server does not interpret. */
   chart?: Record<string, unknown> | null;
 }
 
@@ -160,26 +161,25 @@ export interface Progress {
   step?: "validating" | "reading" | "views" | "publishing";
   plan: unknown;
   records: number;
-  /** How many records there were to read when the build began. */
+  /** The number of records to read when the build began. */
   recordsToRead?: number;
   lag: number | null;
-  /** How much of the whole build is done: reading, views and publishing. */
+  /** The progress of the whole build: reading, views and publishing. */
   percent: number | null;
-  /** About how long it will take; null while that is not known. */
+  /** The estimated remaining seconds; null if unknown. */
   secondsLeft?: number | null;
 }
 
-/** The generation that waits to be published; its tables are `NAME@generation`. */
+/** The generation that waits for review; its tables are `NAME@generation`. */
 export interface Candidate {
   generation: number;
   plan: string;
   since: string;
-  /** When it is discarded if nobody publishes it. */
+  /** The time when the candidate is discarded automatically. */
   expiresAt: string;
 }
 
-/** A table that is written to a topic: how far, and what waits. */
-/** An alert: what it watches, where its events go, and why they do not arrive where that fails. */
+/** The state of an alert: its condition, its target, its counts and its last error. */
 export interface AlertState {
   name: string;
   table: string;
@@ -195,6 +195,7 @@ export interface AlertState {
   lastDelivered: string | null;
 }
 
+/** The state of a sink, which writes a table to a topic. */
 export interface SinkStatus {
   name: string;
   table: string;
@@ -211,7 +212,7 @@ export interface SinkStatus {
   waitingRows: number | null;
 }
 
-/** The status row, with progress and lag. Each source also has its field: `usersTopic`, `accountsTopic`. */
+/** The status of the server, with progress and lag. Each source has a field for its topic, such as `usersTopic`. */
 export interface Status {
   generation: number;
   /** `live`, `validating`, `building`, `catching_up` and others. */
@@ -230,9 +231,9 @@ export interface Status {
   alerts?: AlertState[];
   ready?: boolean;
   reason?: string;
-  /** The time of the newest Kafka record that is shown. */
+  /** The time of the newest Kafka record in the tables. */
   newestRecord?: string | null;
-  /** The server's own time. */
+  /** The time of the server's clock. */
   time?: string;
   sources?: string[];
   joins?: string[];
@@ -240,7 +241,7 @@ export interface Status {
   [field: string]: unknown;
 }
 
-/** One line of the history. */
+/** An entry of the history of swaps. */
 export interface Swap {
   ts: string;
   generation: number;
@@ -257,14 +258,14 @@ export interface Swap {
   detail: string | null;
 }
 
-/** A control message: what is left out stays as it is. Each source has its field, such as `usersTopic`. */
+/** A control message; omitted fields do not change. Each source has a field for its topic, such as `usersTopic`. */
 export interface ControlMessage {
   joinType?: string;
   requestId?: string;
   start?: unknown;
   expectedGeneration?: number;
   dryRun?: boolean;
-  /** False: build a candidate, which `publish` or `discard` ends. */
+  /** False: build a candidate, which waits for `publish` or `discard`. */
   publish?: boolean;
   /** True: ignore the guards. */
   force?: boolean;
@@ -272,19 +273,19 @@ export interface ControlMessage {
   [sourceTopic: `${string}Topic`]: string;
 }
 
-/** What a dry run found. */
+/** The report of a dry run. */
 export interface DryRunReport {
   plan: { topics: Record<string, string>; joins: Record<string, string>; start: unknown };
   changes: boolean;
   records: Record<string, number>;
-  /** For each source the rows that would be kept, if any, and the records to read. */
+  /** For each source: the rows that would be kept, if any, and the records to read. */
   sources?: Record<string, { kept?: number; read: number }>;
   columns: Record<string, ColumnInfo[]>;
   sampleUnmatched: Record<string, unknown[]>;
   sampleBad: { topic: string; field: string | null; reason: string; value: string | null }[];
 }
 
-/** A source for a topic, by its newest records: columns, a likely key, and the lines for the file. */
+/** A proposed source for a topic, derived from its newest records: columns, a likely key, and YAML for the file. */
 export interface TopicExample {
   topic: string;
   source: string;
@@ -292,7 +293,7 @@ export interface TopicExample {
   format: "json" | "avro" | "protobuf";
   partitions: number;
   records: number;
-  /** How many of the newest records were looked at. */
+  /** The number of examined records. */
   looked: number;
   tombstones: number;
   columns: { name: string; type: string; evidence: string }[];
@@ -303,37 +304,37 @@ export interface TopicExample {
   yaml: string;
 }
 
-/** What became of a message. `rejected` and `failed` are thrown as errors. */
+/** The outcome of a message. `rejected` and `failed` are thrown as errors. */
 export interface Outcome {
   requestId: string | null;
-  /** Null: the message was taken, but has no outcome yet. It shows in `control_raw` under its requestId. */
+  /** Null: the message was accepted, but has no outcome yet. The table `control_raw` will have it, by its requestId. */
   outcome: "applied" | "unchanged" | "superseded" | "rolled_back" | "cancelled" | "candidate" | null;
   detail?: string;
   generation?: number;
-  /** The number of a message that has no outcome yet. */
+  /** The number of the message, if it has no outcome yet. */
   message?: number;
   report?: DryRunReport;
 }
 
 export interface ControlOptions {
-  /** False: answer as soon as the message is taken. */
+  /** False: answer as soon as the message is accepted. */
   wait?: boolean;
   signal?: AbortSignal;
 }
 
-/** A token, or a function that gives the one of the moment. */
+/** A token, or a function that returns the current one. */
 export type Token = string | null | undefined | (() => GivenToken | Promise<GivenToken>);
 type GivenToken = string | null | undefined;
 
 export interface Access {
-  /** The server's address, without a slash at its end. */
+  /** The server's address, without a trailing slash. */
   readonly base: string;
   readonly fetch: typeof fetch;
   readonly client: string;
   token: Token;
 }
 
-/** The token for one call or one connection; a promise only where the function gives one. Throws a TurnoutError. */
+/** Return the current token; a promise if the token function returns one. Throw TurnoutError if that function fails. */
 export function tokenNow({ token }: Access): string | null | Promise<string | null> {
   if (typeof token !== "function") return token || null;
   try {
@@ -345,7 +346,7 @@ export function tokenNow({ token }: Access): string | null | Promise<string | nu
 }
 
 function noToken(cause: unknown): never {
-  const hint = "the function that was given as token failed: see the cause";
+  const hint = "the function that was passed as token failed: see the cause";
   throw new TurnoutError({ code: "no_token", message: `there is no token: ${String(cause)}`, hint }, null, { cause });
 }
 

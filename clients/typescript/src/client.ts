@@ -41,18 +41,19 @@ import type { AnyRow } from "./rows.js";
 import { type WindowCallbacks, type WindowOptions, WindowSubscription } from "./window.js";
 
 export interface ConnectOptions {
-  /** The server's address, such as `http://127.0.0.1:10000`; in a browser, the page's own server when left out. */
+  /** The server's address, such as `http://127.0.0.1:10000`; in a browser by default the server of the page. */
   url?: string | URL;
-  /** A function is asked before each call and each connection, and may give a promise. */
+  /** The token; a function is called before each call and each connection, and may return a promise. */
   token?: Token;
-  /** Who asks for a change, in the history: a word of lower-case letters, digits, `-` and `_`. */
+  /** The name of this client in the history of swaps: lower-case letters, digits, `-` and `_`. */
   client?: string;
-  /** Where the global ones are not wanted. */
+  /** Replacement for the global `fetch`. */
   fetch?: typeof fetch;
+  /** Replacement for the global `WebSocket`. */
   WebSocket?: SocketMaker;
 }
 
-/** A client of one server. It connects with its first subscription; `close` ends all of them. */
+/** A client of one server. The first subscription opens the connection; `close` ends all subscriptions. */
 export class TurnoutClient {
   private readonly access: Access;
   private readonly api: Api;
@@ -72,17 +73,17 @@ export class TurnoutClient {
     this.statusFeed = new StatusFeed(this.live);
   }
 
-  /** How things stand with the server now. */
+  /** The current state of the connection. */
   get connection(): ConnectionState {
     return this.live.state;
   }
 
-  /** Called at once, and whenever it changes. Gives the function that ends this. */
+  /** Call the listener now and whenever the connection's state changes. Return a function that removes it. */
   onConnection(listener: (state: ConnectionState) => void): () => void {
     return this.live.listen(listener);
   }
 
-  /** Connect anew now: after a refusal, with another token, or instead of waiting for the next try. */
+  /** Reconnect now: after a refusal, with another token, or instead of waiting for the next attempt. */
   reconnect(options: { token?: Token } = {}): void {
     if (options.token !== undefined) this.access.token = options.token;
     this.live.reconnect();
@@ -92,17 +93,17 @@ export class TurnoutClient {
     this.live.close();
   }
 
-  /** Some rows of a table, now and whenever they change. */
+  /** Subscribe to a window of a table: its rows now and whenever they change. */
   window<Row = AnyRow>(options: WindowOptions, callbacks: WindowCallbacks<Row> = {}): WindowSubscription<Row> {
     return new WindowSubscription<Row>(this.live, options, callbacks);
   }
 
-  /** All rows of a table, kept up to date by every change. */
+  /** Subscribe to all rows of a table, which are updated by every change. */
   changes<Row = AnyRow>(table: string | ChangesOptions, callbacks: MirrorCallbacks<Row> = {}): TableMirror<Row> {
     return new TableMirror<Row>(this.live, typeof table === "string" ? { table } : table, callbacks);
   }
 
-  /** A summary of a table, now and whenever it changes. */
+  /** Subscribe to a summary of a table: now and whenever it changes. */
   liveSummary<Group = AnyRow>(
     options: SummaryOptions,
     callbacks: ComputedCallbacks<Group, SummaryInfo> = {},
@@ -110,7 +111,7 @@ export class TurnoutClient {
     return new SummarySubscription<Group>(this.live, options, callbacks);
   }
 
-  /** What differs in a table between two generations, now and when it changed, at most once a second. */
+  /** Subscribe to the differences of two generations: now and after changes, at most once a second. */
   liveDifference<Row = AnyRow>(
     options: DifferenceOptions,
     callbacks: ComputedCallbacks<ChangedRow<Row>, DifferenceInfo> = {},
@@ -118,7 +119,7 @@ export class TurnoutClient {
     return new DifferenceSubscription<Row>(this.live, options, callbacks);
   }
 
-  /** The rows of a SELECT, now and, with `live`, whenever a table that it names changed. */
+  /** Subscribe to the rows of a SELECT: now and, unless `live` is false, whenever one of its tables changes. */
   liveSql<Row = AnyRow>(
     options: SqlSubscribeOptions,
     callbacks: ComputedCallbacks<Row, SqlInfo> = {},
@@ -126,12 +127,12 @@ export class TurnoutClient {
     return new SqlSubscription<Row>(this.live, { live: true, ...options }, callbacks);
   }
 
-  /** The status, now and about once a second. Gives the function that ends this. */
+  /** Call the listener with the status, now and about once a second. Return a function that removes it. */
   onStatus(listener: (status: Status) => void): () => void {
     return this.statusFeed.listen(listener);
   }
 
-  // -- once, over HTTP
+  // -- single calls over HTTP
 
   tables(): Promise<TableInfo[]> {
     return this.api.tables();
@@ -141,42 +142,42 @@ export class TurnoutClient {
     return this.api.rows(table, options);
   }
 
-  /** Groups of a table's rows: `summary({ table: "final_ui", by: "accountType", values: "count,sum(balance)" })`. */
+  /** Return groups of rows: `summary({ table: "final_ui", by: "accountType", values: "count,sum(balance)" })`. */
   summary<Group = AnyRow>(options: Omit<SummaryOptions, "history">): Promise<Summary<Group>> {
     return this.api.summary(options);
   }
 
-  /** Why rows are there: `why("final_ui", { key: "u7" })`. */
+  /** Return the records that produced rows: `why("final_ui", { key: "u7" })`. */
   why(table: string, question: WhyQuestion): Promise<Why> {
     return this.api.why(table, question);
   }
 
-  /** What differs in a table between two generations; without these, what publishing the candidate would change. */
+  /** Return the differences of two generations; by default, what publishing the candidate would change. */
   difference<Row = AnyRow>(options: DifferenceOptions): Promise<Difference<Row>> {
     return this.api.difference(options);
   }
 
-  /** The rows of one SELECT over the tables. */
+  /** Return the rows of one SELECT over the tables. */
   sql<Row = AnyRow>(sql: string, options: SqlOptions = {}): Promise<SqlRows<Row>> {
     return this.api.sql(sql, options);
   }
 
-  /** The views that operators keep on the server. */
+  /** Return the views that operators have saved on the server. */
   saved(): Promise<SavedView[]> {
     return this.api.saved();
   }
 
-  /** Keep a view under its name, in place of the one before; for operators. */
+  /** Save a view on the server, replacing one with the same name; for operators. */
   save(view: SavedView): Promise<SavedView> {
     return this.api.save(view);
   }
 
-  /** Remove a view; for operators. */
+  /** Remove a saved view; for operators. */
   unsave(name: string): Promise<void> {
     return this.api.unsave(name);
   }
 
-  /** Who the server takes us for: name, role, and by what. */
+  /** Return the identity of this client on the server: name, role, and how it was authenticated. */
   me(): Promise<WhoAmI> {
     return this.api.me();
   }
@@ -185,22 +186,22 @@ export class TurnoutClient {
     return this.api.status();
   }
 
-  /** The history, oldest first. */
+  /** Return the history of swaps, oldest first. */
   swaps(): Promise<Swap[]> {
     return this.api.swaps();
   }
 
-  /** The topics to choose from. */
+  /** Return the names of the topics. */
   topics(): Promise<string[]> {
     return this.api.topics();
   }
 
-  /** A source for a topic that is none yet, by its newest records (500 unless given); for operators. */
+  /** Propose a source for a topic from its newest records (500 by default); for operators. */
   example(topic: string, records?: number): Promise<TopicExample> {
     return this.api.example(topic, records);
   }
 
-  /** Ask for other topics or another join; answers with the outcome, and throws a TurnoutError when it is refused or fails. */
+  /** Request other topics or another join, and return the outcome. Throw TurnoutError if it is refused or fails. */
   control(message: ControlMessage, options: ControlOptions = {}): Promise<Outcome> {
     return this.api.control(message, options);
   }
@@ -213,12 +214,12 @@ export class TurnoutClient {
     return this.api.act("rollback", message, options);
   }
 
-  /** Send a sample event to the target of an alert. Throws `alert_not_delivered` where it does not arrive. */
+  /** Send a sample event to the target of an alert. Throw `alert_not_delivered` if it does not arrive. */
   testAlert(name: string): Promise<{ alert: string; outcome: "delivered" }> {
     return this.api.testAlert(name);
   }
 
-  /** End the build under way; its message has the outcome `cancelled`. Throws `nothing_to_cancel` when there is none. */
+  /** End the current build; its message gets the outcome `cancelled`. Throw `nothing_to_cancel` if there is none. */
   cancel(
     message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
     options: ControlOptions = {},
@@ -226,7 +227,7 @@ export class TurnoutClient {
     return this.api.act("cancel", message, options);
   }
 
-  /** Publish the candidate; `expectedGeneration` is the candidate's. Throws `no_candidate` when there is none. */
+  /** Publish the candidate; `expectedGeneration` is its generation. Throw `no_candidate` if there is none. */
   publish(
     message: Pick<ControlMessage, "requestId" | "expectedGeneration" | "force"> = {},
     options: ControlOptions = {},
@@ -234,7 +235,7 @@ export class TurnoutClient {
     return this.api.act("publish", message, options);
   }
 
-  /** Remove the candidate; `expectedGeneration` is the candidate's. Throws `no_candidate` when there is none. */
+  /** Remove the candidate; `expectedGeneration` is its generation. Throw `no_candidate` if there is none. */
   discard(
     message: Pick<ControlMessage, "requestId" | "expectedGeneration"> = {},
     options: ControlOptions = {},
@@ -243,7 +244,7 @@ export class TurnoutClient {
   }
 }
 
-/** A client of a server; nothing is sent before it is asked something. */
+/** Return a client of a server, without sending anything yet. */
 export function connect(options: ConnectOptions = {}): TurnoutClient {
   return new TurnoutClient(options);
 }
@@ -256,7 +257,7 @@ function baseOf(url: string | URL | undefined): string {
   return (parsed.origin + parsed.pathname).replace(/\/+$/, "");
 }
 
-/** One status subscription for all who listen. */
+/** The status subscription shared by all listeners. */
 class StatusFeed implements Subscriber {
   private readonly connection: Connection;
   private readonly listeners = new Set<(status: Status) => void>();
@@ -291,7 +292,7 @@ class StatusFeed implements Subscriber {
   }
 
   failed(_: TurnoutError): void {
-    // A refusal shows in the state of the connection.
+    // The state of the connection shows the refusal.
   }
 
   ended(): void {

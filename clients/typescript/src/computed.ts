@@ -1,4 +1,4 @@
-// Answers that the server computes: summaries and differences of a table, and SELECTs. Each is sent whole whenever it changes.
+// Live summaries, differences and SELECTs. The server sends the complete answer whenever it changes.
 
 import type { ChangedRow, Difference, DifferenceOptions, RowsOptions } from "./api.js";
 import type { Answer, Connection, Subscriber } from "./connection.js";
@@ -7,21 +7,21 @@ import { Newest } from "./newest.js";
 import type { ClientMessage, ColumnInfo, HistoryPoint, SummaryGroups, SwapMoment, WindowRows } from "./messages.js";
 import { type AnyRow, RowMaker, rowId, sameColumns } from "./rows.js";
 
-/** Which summary of a table. */
+/** The options of a summary. */
 export interface SummaryOptions extends Pick<RowsOptions, "where" | "sort" | "limit"> {
   table: string;
-  /** `"accountType"`, `"age:10"`, `"ts:1m"`, or a list of at most three. */
+  /** The grouping columns, such as `"accountType"`, `"age:10"` or `"ts:1m"`, or a list of at most three. */
   by?: string | string[];
-  /** `"count,sum(balance)"`, or a list; `count` when left out. */
+  /** The values, such as `"count,sum(balance)"`, or a list; `count` by default. */
   values?: string | string[];
-  /** Also how it was, in the last seconds: at most 3,600. */
+  /** The seconds of past values to return: at most 3,600. */
   history?: number;
 }
 
-/** How a summary was: the points of the last `seconds`, oldest first, and the swaps among them. */
+/** The past values of a summary: the points of the last `seconds`, oldest first, and the swaps. */
 export interface SummaryPast {
   readonly seconds: number;
-  /** `groups` are lists in the order of the columns; they hold from `time` (as of `Date.now()`) until the next point. */
+  /** The `groups` of a point are lists in column order, valid from `time` (as `Date.now()`) until the next point. */
   readonly points: readonly HistoryPoint[];
   readonly swaps: readonly SwapMoment[];
 }
@@ -30,22 +30,22 @@ export interface SummaryInfo {
   readonly table: string;
   readonly generation: number;
   readonly version: number;
-  /** All groups, not only those that were sent. */
+  /** The number of all groups, also of those not sent. */
   readonly total: number;
   readonly by: readonly string[];
   readonly columns: readonly ColumnInfo[];
-  /** Whether it is of another generation than the one before. */
+  /** Whether the generation differs from that of the previous answer. */
   readonly swapped: boolean;
   readonly options: Readonly<SummaryOptions>;
-  /** Null without `history`. */
+  /** The past values; null without `history`. */
   readonly past: SummaryPast | null;
 }
 
 /** A difference without its rows. */
 export interface DifferenceInfo extends Readonly<Omit<Difference, "rows">> {
-  /** That of `to`. */
+  /** The generation of `to`. */
   readonly generation: number;
-  /** Whether `to` is another generation than before: another candidate. */
+  /** Whether the generation of `to` differs from that of the previous answer: there is another candidate. */
   readonly swapped: boolean;
   readonly options: Readonly<DifferenceOptions>;
 }
@@ -53,23 +53,23 @@ export interface DifferenceInfo extends Readonly<Omit<Difference, "rows">> {
 export interface SqlSubscribeOptions {
   sql: string;
   limit?: number;
-  /** Again whenever a table that it names changed. */
+  /** Send the rows again whenever one of the tables changes. */
   live?: boolean;
 }
 
 export interface SqlInfo {
   readonly generation: number;
   readonly columns: readonly ColumnInfo[];
-  /** False where there are more rows than `limit`. */
+  /** False if there are more rows than `limit`. */
   readonly complete: boolean;
   readonly swapped: boolean;
   readonly options: Readonly<SqlSubscribeOptions>;
 }
 
 export interface ComputedCallbacks<Row, Info> {
-  /** The whole answer. Rows are frozen; one that did not change is the same object as before. */
+  /** Called with the complete answer. Rows are frozen; an unchanged row is the same object as before. */
   onRows?(rows: readonly Row[], info: Info): void;
-  /** It is over, for example because of a wrong column; `move` starts it again. */
+  /** Called when the subscription ends by an error, such as a wrong column; `move` starts it again. */
   onError?(error: TurnoutError): void;
 }
 
@@ -78,7 +78,7 @@ export interface ComputedStep<Row, Info> {
   readonly info: Info;
 }
 
-/** What summaries, differences and SELECTs share: the newest answer, by callbacks or `for await`. */
+/** Base class of summaries, differences and SELECTs: it delivers the newest answer to callbacks or `for await`. */
 abstract class Computed<Row, Info extends { generation: number; columns: readonly ColumnInfo[] }, Options>
   implements AsyncIterable<ComputedStep<Row, Info>>
 {
@@ -109,12 +109,12 @@ abstract class Computed<Row, Info extends { generation: number; columns: readonl
     return this.shown?.rows ?? [];
   }
 
-  /** What belongs to the rows; null before the first come. */
+  /** The information on the rows; null before the first answer. */
   get info(): Info | null {
     return this.shown?.info ?? null;
   }
 
-  /** Ask for something else: what is not given stays. The rows before stay until the new ones come. */
+  /** Change the request; omitted options keep their value. The rows stay until the new ones arrive. */
   move(options: Partial<Options>): void {
     if (this.closed) throw new Error("this subscription is closed");
     this.options = { ...this.options, ...options };
@@ -126,7 +126,7 @@ abstract class Computed<Row, Info extends { generation: number; columns: readonl
     this.ended();
   }
 
-  /** The newest answer, whenever it changes. To leave the loop closes the subscription. */
+  /** Iterate over the newest answers. Leaving the loop closes the subscription. */
   [Symbol.asyncIterator](): AsyncIterator<ComputedStep<Row, Info>> {
     return this.newest;
   }
@@ -168,7 +168,7 @@ abstract class Computed<Row, Info extends { generation: number; columns: readonl
   }
 }
 
-/** A summary of a table. A group is an object by column name; `rowId(group)` tells the same group again. */
+/** A subscription to a summary. A group is an object by column name; `rowId(group)` identifies it across updates. */
 export class SummarySubscription<Group = AnyRow> extends Computed<Group, SummaryInfo, SummaryOptions> {
   private points = new Map<number, HistoryPoint>();
 
@@ -193,14 +193,14 @@ export class SummarySubscription<Group = AnyRow> extends Computed<Group, Summary
     for (const point of points) known.set(point.time, point);
     const begin = Math.max(...known.keys()) - seconds * 1000;
     const sorted = [...known.values()].sort((one, other) => one.time - other.time);
-    // The last value before the beginning is that of the beginning.
+    // Keep the last point before the beginning: its values still apply at the beginning.
     const kept = sorted.filter((_, index) => index + 1 >= sorted.length || sorted[index + 1]!.time > begin);
     this.points = new Map(kept.map((point) => [point.time, point]));
     return { seconds, points: kept, swaps };
   }
 }
 
-/** What differs in a table between two generations. It is over with `no_candidate` when the candidate is gone. */
+/** A subscription to the differences of two generations. It ends with `no_candidate` when the candidate is gone. */
 export class DifferenceSubscription<Row = AnyRow> extends Computed<ChangedRow<Row>, DifferenceInfo, DifferenceOptions> {
   protected override request(id: string): ClientMessage {
     return { ...this.options, type: "difference", id };
@@ -215,7 +215,7 @@ export class DifferenceSubscription<Row = AnyRow> extends Computed<ChangedRow<Ro
   }
 }
 
-/** The rows of a SELECT: once, or with `live` again whenever a table that it names changed. */
+/** A subscription to the rows of a SELECT: once, or with `live` again whenever one of its tables changes. */
 export class SqlSubscription<Row = AnyRow> extends Computed<Row, SqlInfo, SqlSubscribeOptions> {
   protected override request(id: string): ClientMessage {
     return { ...this.options, type: "sql", id };

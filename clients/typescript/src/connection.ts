@@ -1,5 +1,5 @@
-// One WebSocket for all subscriptions of a client: opens it, opens it again when it is lost, and starts every subscription
-// anew with what it has seen. What a subscription makes of its messages is its own business (window.ts, mirror.ts).
+// The WebSocket that all subscriptions of a client share. After a loss it reconnects and resumes every subscription at
+// its position. window.ts, mirror.ts and computed.ts process the messages.
 
 import { type Access, type Api, tokenNow } from "./api.js";
 import { TurnoutError, unheard } from "./errors.js";
@@ -17,22 +17,22 @@ import type {
   WindowRows,
 } from "./messages.js";
 
-/** How things stand with the server. Subscriptions keep their last data in all of these. */
+/** The state of the connection. Subscriptions keep their last data in every state. */
 export type ConnectionState =
   /** Nothing is subscribed yet. */
   | { readonly state: "idle" }
   | { readonly state: "connecting" }
   | { readonly state: "live"; readonly server: string; readonly role: "viewer" | "operator"; readonly sql: boolean }
-  /** Lost; the next try is at `retryAt` (milliseconds, as of `Date.now()`). */
+  /** The connection is lost; the next attempt is at `retryAt` (milliseconds, as `Date.now()`). */
   | { readonly state: "away"; readonly retryAt: number; readonly reason: string }
-  /** The server does not let us in: only `reconnect` tries again. */
+  /** The server refuses this client; only `reconnect` tries again. */
   | { readonly state: "refused"; readonly error: TurnoutError }
   | { readonly state: "closed" };
 
-// A handler of any event: the WebSockets of browsers, of Node and of packages type theirs differently.
+// A handler of any event: browsers, Node and packages have different types for WebSocket handlers.
 type Handler = ((this: any, event: any) => any) | null;
 
-/** The part of a WebSocket that is used; browsers and Node 22 have one. */
+/** The used part of the WebSocket interface, which browsers and Node 22 provide. */
 export interface Socket {
   onopen: Handler;
   onmessage: Handler;
@@ -46,29 +46,29 @@ export type SocketMaker = new (url: string, protocols: string[]) => Socket;
 
 export type Answer = WindowRows | SummaryGroups | DifferenceNow | Current | Snapshot | Changes | StatusNow;
 
-/** What a connection asks of a subscription. */
+/** The interface of a subscription to the connection. */
 export interface Subscriber {
-  /** The message that starts it, with what it has seen already. */
+  /** Return the message that starts the subscription, with its position. */
   request(id: string): ClientMessage;
   receive(answer: Answer): void;
-  /** The server ended it. It can be started again. */
+  /** Called when the server has ended the subscription; it can be started again. */
   failed(error: TurnoutError): void;
-  /** The client was closed. */
+  /** Called when the client was closed. */
   ended(): void;
 }
 
 export const FIRST_DELAY_MS = 250;
 export const LONGEST_DELAY_MS = 5_000;
-/** How soon a table is asked for again that a server does not have because it has published nothing yet. */
+/** The pause before a table is requested again from a server that has not published anything yet. */
 export const TABLE_DELAY_MS = 1_000;
-/** For a server that accepts and then says nothing. */
+/** The time limit for the first message of the server. */
 const HELLO_MS = 10_000;
-/** The status comes about once a second: when it is subscribed and nothing comes for this long, the line is dead. */
+/** A subscribed status arrives about once a second: after this time without a message the connection is dead. */
 const SILENCE_MS = 15_000;
 
 export class Connection {
   state: ConnectionState = { state: "idle" };
-  /** The store behind the server, as of the last hello: a position that was seen in another one means nothing. */
+  /** The store of the server, from the last hello message; positions are valid only in the same store. */
   store: string | null = null;
 
   private readonly access: Access;
@@ -77,7 +77,7 @@ export class Connection {
   private readonly listeners = new Set<(state: ConnectionState) => void>();
   private readonly ids = new Map<Subscriber, string>();
   private readonly subscribers = new Map<string, Subscriber>();
-  /** Those that wait for the first generation. */
+  /** The subscriptions that wait for the first generation. */
   private readonly waiting = new WeakSet<Subscriber>();
   private socket: Socket | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -87,25 +87,25 @@ export class Connection {
   private liveSince: number | null = null;
   private heardAt = 0;
   private expectsStatus = false;
-  /** Counts what `drop` ended: a token that comes later is not used. */
+  /** Incremented by `drop`, so that a token that arrives later is not used. */
   private attempt = 0;
 
   constructor(access: Access, api: Api, Socket: SocketMaker | null) {
     this.access = access;
     this.api = api;
     this.Socket = Socket;
-    // A machine that was asleep or without a network need not wait for its turn.
+    // After sleep or a network failure, reconnect at once.
     globalThis.addEventListener?.("online", this.online);
   }
 
-  /** Calls the listener with the state now, and whenever it changes; gives the function that ends this. */
+  /** Call the listener with the state now and whenever it changes. Return a function that removes it. */
   listen(listener: (state: ConnectionState) => void): () => void {
     this.listeners.add(listener);
     safely(() => listener(this.state));
     return () => void this.listeners.delete(listener);
   }
 
-  /** Start a subscription, or start it anew. Each start has an id of its own: answers to an earlier one are not mistaken. */
+  /** Start or restart a subscription. Each start has a new id, so that answers to an earlier start are ignored. */
   start(subscriber: Subscriber): void {
     if (this.state.state === "closed") throw new Error("this client is closed");
     this.stop(subscriber);
@@ -122,7 +122,7 @@ export class Connection {
     if (this.state.state === "live") this.send({ type: "unsubscribe", id });
   }
 
-  /** Try now: when it was refused, or instead of waiting. */
+  /** Reconnect now, after a refusal or instead of waiting. */
   reconnect(): void {
     if (this.state.state === "closed") return;
     this.failures = 0;
@@ -181,7 +181,7 @@ export class Connection {
     socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
       if (this.socket === socket) void this.lost(opened, reason || `the connection was closed (${code})`);
     };
-    this.timer = setTimeout(() => this.giveUp(`the server said nothing for ${HELLO_MS / 1000} s`), HELLO_MS);
+    this.timer = setTimeout(() => this.giveUp(`the server sent nothing for ${HELLO_MS / 1000} s`), HELLO_MS);
   }
 
   private receive(text: string): void {
@@ -203,7 +203,7 @@ export class Connection {
         const subscriber = this.subscribers.get(message.id);
         if (subscriber) safely(() => subscriber.receive(message));
       }
-      // Anything else is of a newer server, and not for us.
+      // Messages of other types come from a newer server and are ignored.
     }
   }
 
@@ -211,7 +211,7 @@ export class Connection {
     clearTimeout(this.timer);
     this.liveSince = performance.now();
     this.watch = setInterval(() => this.listenForSilence(), SILENCE_MS / 3);
-    // Those that a listener starts now ask by themselves.
+    // A subscription that a listener starts now sends its own request.
     const waiting = [...this.ids];
     this.become({ state: "live", server, role, sql });
     for (const [subscriber, id] of waiting) {
@@ -221,7 +221,7 @@ export class Connection {
 
   private listenForSilence(): void {
     if (this.expectsStatus && performance.now() - this.heardAt > SILENCE_MS) {
-      this.giveUp(`nothing came for ${SILENCE_MS / 1000} s`);
+      this.giveUp(`the server sent nothing for ${SILENCE_MS / 1000} s`);
     }
   }
 
@@ -234,7 +234,7 @@ export class Connection {
     else this.fail(subscriber, id, error);
   }
 
-  /** A server that has just started has no tables until it publishes the first generation: then they are asked for again. */
+  /** Handle an unknown table. A server that has just started has no tables yet, so request the table again. */
   private async unknownTable(subscriber: Subscriber, id: string, error: TurnoutError): Promise<void> {
     const attempt = this.attempt;
     const isCurrent = (): boolean => attempt === this.attempt && this.ids.get(subscriber) === id;
@@ -243,7 +243,7 @@ export class Connection {
       () => false,
     );
     if (!isCurrent()) return;
-    // What was published since the table was refused may have it.
+    // A generation that was published after the refusal may have the table.
     if (published && !this.waiting.delete(subscriber)) return this.fail(subscriber, id, error);
     if (!published) this.waiting.add(subscriber);
     const again = (): void => {
@@ -269,7 +269,7 @@ export class Connection {
 
   private send(message: ClientMessage): boolean {
     const text = JSON.stringify(message);
-    // The server would end the connection of all for it.
+    // The server would close the connection because of a message that is too large.
     if (text.length * 3 > MAX_MESSAGE_BYTES && new TextEncoder().encode(text).length > MAX_MESSAGE_BYTES) return false;
     this.socket?.send(text);
     return true;
@@ -283,14 +283,14 @@ export class Connection {
   private async lost(opened: boolean, reason: string): Promise<void> {
     const socket = this.socket;
     const refusal = opened ? null : await this.refusal();
-    // Meanwhile it may have been closed, or told to reconnect.
+    // Meanwhile the connection may have been closed or reconnected.
     if (this.socket !== socket) return;
     this.drop(1000);
     if (refusal?.status === 401 || refusal?.status === 403) this.refuse(refusal);
     else this.retryLater(refusal?.message ?? reason);
   }
 
-  /** Why a connection could not be made: browsers do not tell, so an ordinary request has to find out. */
+  /** Find out why the connection failed with an HTTP request, because browsers do not give the reason. */
   private async refusal(): Promise<TurnoutError | null> {
     try {
       await this.api.status();
@@ -305,7 +305,7 @@ export class Connection {
     this.refuseSoon(error, [...this.ids.keys()]);
   }
 
-  /** Not at once: who subscribes has what it is given before it is told that it failed. */
+  /** Report a refusal in a microtask, so that a caller has its subscription object before `onError` is called. */
   private refuseSoon(error: TurnoutError, subscribers: Subscriber[]): void {
     queueMicrotask(() => {
       for (const subscriber of subscribers) if (this.ids.has(subscriber)) safely(() => subscriber.failed(error));
@@ -318,12 +318,12 @@ export class Connection {
     this.become({ state: "away", retryAt: Date.now() + delay, reason });
   }
 
-  /** Leave the socket, whatever it still says. */
+  /** Close the socket, and ignore its later events. */
   private drop(code: number): void {
     clearTimeout(this.timer);
     clearInterval(this.watch);
     const socket = this.socket;
-    // A server that lets us in and throws us out at once is not asked ever faster.
+    // Pauses start short again only after a connection that lasted.
     if (this.liveSince !== null && performance.now() - this.liveSince > LONGEST_DELAY_MS) this.failures = 0;
     this.attempt += 1;
     this.socket = null;
@@ -349,7 +349,7 @@ export class Connection {
   }
 }
 
-/** Run what others wrote: its error is theirs (it shows as uncaught), and the connection goes on. */
+/** Run a callback; its error is reported as uncaught, and the connection continues. */
 export function safely(call: () => void): void {
   try {
     call();
@@ -379,11 +379,11 @@ function cannotConnect(base: string, cause: unknown): TurnoutError {
 }
 
 function noSocket(): TurnoutError {
-  const hint = "take Node 22 or newer, or give `connect` a WebSocket";
+  const hint = "use Node 22 or newer, or pass a WebSocket to `connect`";
   return new TurnoutError({ code: "no_websocket", message: "there is no WebSocket here", hint });
 }
 
 function tooLarge(): TurnoutError {
-  const message = `the subscription has more than the ${MAX_MESSAGE_BYTES} bytes allowed`;
-  return new TurnoutError({ code: "message_too_large", message, hint: "ask for fewer columns or shorter conditions" });
+  const message = `the subscription has more than the allowed ${MAX_MESSAGE_BYTES} bytes`;
+  return new TurnoutError({ code: "message_too_large", message, hint: "request fewer columns, or shorten the conditions" });
 }

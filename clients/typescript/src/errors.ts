@@ -1,13 +1,13 @@
 import type { ErrorInfo, TextPosition } from "./messages.js";
 
-/** What went wrong, in the server's words: a code for programs, a message and a hint for people. */
+/** An error with a code for programs, and a message and a hint for people. */
 export class TurnoutError extends Error {
   override readonly name = "TurnoutError";
   readonly code: string;
   readonly hint: string;
   /** The HTTP status; null when there was no answer, or the error came over the WebSocket. */
   readonly status: number | null;
-  /** Where a SELECT is wrong, as far as that is known. */
+  /** The position of the error in a SELECT; null if unknown. */
   readonly position: TextPosition | null;
 
   constructor(info: ErrorInfo, status: number | null = null, options?: ErrorOptions) {
@@ -19,7 +19,7 @@ export class TurnoutError extends Error {
   }
 }
 
-/** The error of an answer's JSON, where it has the one shape that all errors of the server have. */
+/** Return the error in the JSON of an answer; null if it is not in the format of the server's errors. */
 export function errorOf(body: unknown, status: number | null): TurnoutError | null {
   const info = (body as { error?: Partial<ErrorInfo> } | null)?.error;
   if (typeof info?.code !== "string" || typeof info.message !== "string") return null;
@@ -27,7 +27,7 @@ export function errorOf(body: unknown, status: number | null): TurnoutError | nu
   return new TurnoutError({ code, message, hint: String(info.hint ?? ""), position }, status);
 }
 
-/** An error that nobody takes must not go unseen. */
+/** Log an error that no callback handles. */
 export function unheard(error: TurnoutError): void {
   console.error(`turnout: ${error.message}${error.hint && `; ${error.hint}`}`);
 }

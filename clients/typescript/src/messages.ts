@@ -10,7 +10,7 @@ export const MAX_HISTORY_SECONDS = 3600;
 export const MAX_SUBSCRIPTIONS = 32;
 export const SNAPSHOT_PART_ROWS = 50000;
 
-/** Why the server ended a connection. */
+/** The close codes of the server. */
 export const CloseCode = {
   TOO_LARGE: 1009,
   STOPPING: 1012,
@@ -27,7 +27,7 @@ export type ServerMessage =
   Hello | WindowRows | SummaryGroups | DifferenceNow | Current | Snapshot | Changes | StatusNow | Problem;
 
 /**
- * Send these rows now, and again whenever they change. The same id again moves the subscription.
+ * Send these rows now, and again whenever they change. Another request with the same id changes the window.
  */
 export interface WindowRequest {
   type: "window";
@@ -41,7 +41,7 @@ export interface WindowRequest {
   resume?: Position | null;
 }
 /**
- * One condition of `where`: a column, an operator, and a value where the operator takes one.
+ * One condition of `where`: a column, an operator, and a value if the operator needs one.
  */
 export interface Term {
   column: string;
@@ -49,14 +49,14 @@ export interface Term {
   value?: unknown;
 }
 /**
- * How much of a table a client has seen.
+ * The generation and version of the data that a client has.
  */
 export interface Position {
   generation: number;
   version: number;
 }
 /**
- * Send all rows, then every change in order. With `resume`: only what changed since, where that is still known.
+ * Send all rows, then every change in order. `resume`: send only later changes, if the server still has them.
  */
 export interface ChangesRequest {
   type: "changes";
@@ -66,7 +66,7 @@ export interface ChangesRequest {
   resume?: Position | null;
 }
 /**
- * Send groups of a table's rows now, and again whenever they change. `history`: also how they were before.
+ * Send groups of a table's rows now, and again whenever they change. `history`: seconds of past values to send.
  */
 export interface SummaryRequest {
   type: "summary";
@@ -80,9 +80,9 @@ export interface SummaryRequest {
   history?: number;
 }
 /**
- * Send what differs between two generations, and again when it changed, at most once a second.
+ * Send the differences between two generations now, and after changes, at most once a second.
  *
- * Without `from` and `to`: between what is shown and the candidate.
+ * By default `from` is the published generation and `to` is the candidate.
  */
 export interface DifferenceRequest {
   type: "difference";
@@ -97,7 +97,7 @@ export interface DifferenceRequest {
   limit?: number;
 }
 /**
- * Send the rows of a SELECT; `live`: again whenever a table that it names changed.
+ * Send the rows of a SELECT. `live`: send them again whenever one of its tables changes.
  */
 export interface SqlRequest {
   type: "sql";
@@ -107,7 +107,7 @@ export interface SqlRequest {
   live?: boolean;
 }
 /**
- * Send the status, and again whenever it changes: the same as GET /api/status.
+ * Send the status of `GET /api/status` now, and again whenever it changes.
  */
 export interface StatusRequest {
   type: "status";
@@ -118,7 +118,7 @@ export interface Unsubscribe {
   id: string;
 }
 /**
- * The first message of a connection. Positions of one `store` mean nothing in another: do not resume there.
+ * The first message of a connection. Positions are valid only in the same `store`: resume in no other.
  */
 export interface Hello {
   type: "hello";
@@ -128,9 +128,9 @@ export interface Hello {
   sql?: boolean;
 }
 /**
- * A window as it is now. `ids` name its rows: a row that stays has the same id while its cells change.
+ * The current rows of a window. `ids` identify them: a row keeps its id while its cells change.
  *
- * The rows of a SELECT have the table `sql`, and `complete`: false where there were more.
+ * For a SELECT the table is `sql`, and `complete` is false if the limit cut the result.
  */
 export interface WindowRows {
   type: "rows";
@@ -150,7 +150,7 @@ export interface ColumnInfo {
   type: string;
 }
 /**
- * A summary as it is now; `total` counts all groups, not only these.
+ * The current groups of a summary; `total` counts all groups, also beyond the limit.
  */
 export interface SummaryGroups {
   type: "summary";
@@ -165,7 +165,7 @@ export interface SummaryGroups {
   history?: SummaryHistory | null;
 }
 /**
- * How a summary was before. `whole`: in place of all points before; else they are added, by their time.
+ * The past values of a summary. `whole`: replace all earlier points; otherwise add these by their time.
  */
 export interface SummaryHistory {
   seconds: number;
@@ -174,7 +174,7 @@ export interface SummaryHistory {
   swaps: SwapMoment[];
 }
 /**
- * The groups as they were from `time` on (milliseconds since 1970), until the next point.
+ * The groups of a summary from `time` (milliseconds since 1970) until the next point.
  */
 export interface HistoryPoint {
   time: number;
@@ -182,14 +182,14 @@ export interface HistoryPoint {
   groups: unknown[][];
 }
 /**
- * The table moved to this generation.
+ * The time of a swap in milliseconds since 1970, and its generation.
  */
 export interface SwapMoment {
   time: number;
   generation: number;
 }
 /**
- * A difference as it is now.
+ * The current state of a difference.
  */
 export interface DifferenceNow {
   table: string;
@@ -207,9 +207,9 @@ export interface DifferenceNow {
   id: string;
 }
 /**
- * A side of a difference. `lag`: the records of its topics that it had not read when their ends were last measured.
+ * One side of a difference.
  *
- * It is null where they are not known.
+ * `lag` counts the records of its topics that were not yet read at the last measurement; null if unknown.
  */
 export interface ComparedPosition {
   generation: number;
@@ -217,7 +217,7 @@ export interface ComparedPosition {
   lag: number | null;
 }
 /**
- * How many rows; `same` are equal in all columns that both tables have.
+ * The number of rows of each kind; `same` rows are equal in all columns that both tables have.
  */
 export interface DifferenceCounts {
   added: number;
@@ -226,7 +226,7 @@ export interface DifferenceCounts {
   same: number;
 }
 /**
- * A column that both tables have; `changed` counts the changed rows in which it differs.
+ * A column of both tables; `changed` counts the changed rows in which it differs.
  */
 export interface DifferenceColumn {
   name: string;
@@ -234,21 +234,21 @@ export interface DifferenceColumn {
   changed: number;
 }
 /**
- * The columns that only one of two tables has, or has with another type: they are not compared.
+ * The columns that are not compared, because the other table has none with this name and type.
  */
 export interface OnlyIn {
   from: string[];
   to: string[];
 }
 /**
- * The records that a sink would write if the second generation were published in place of the first.
+ * The number of records that a sink would write if the generation `to` were published.
  */
 export interface SinkRecords {
   sink: string;
   records: number;
 }
 /**
- * A row before and after: `from` is null where it was added, `to` where it was removed.
+ * A row before and after: `from` is null if it was added, `to` is null if it was removed.
  */
 export interface DifferenceRow {
   change: "added" | "removed" | "changed";
@@ -270,7 +270,7 @@ export interface Current {
   version: number;
 }
 /**
- * All rows of a table, in place of all that came before. `swap`: the table moved to another generation.
+ * All rows of a table, which replace all earlier rows. `swap`: the table has changed its generation.
  */
 export interface Snapshot {
   type: "snapshot";
@@ -285,7 +285,7 @@ export interface Snapshot {
   rows: unknown[][];
 }
 /**
- * What happened after version `since`, up to `version`; the columns are those of the snapshot.
+ * The changes after version `since` up to `version`; the columns are those of the snapshot.
  */
 export interface Changes {
   type: "changes";
@@ -310,7 +310,7 @@ export interface StatusNow {
   };
 }
 /**
- * A message that was refused, or (with `id`) a subscription that is over because of it.
+ * An error: a message was refused, or, if `id` is set, a subscription has ended.
  */
 export interface Problem {
   type: "error";
@@ -324,7 +324,7 @@ export interface ErrorInfo {
   position?: TextPosition | null;
 }
 /**
- * A place in a text, counted from 1.
+ * A line and column of a text, counted from 1.
  */
 export interface TextPosition {
   line: number;

@@ -1,4 +1,4 @@
-// A mirror: all rows of a table, kept equal to the server's by every change, in order.
+// A mirror: all rows of a table, updated by every change in order.
 
 import type { Answer, Connection, Subscriber } from "./connection.js";
 import { type TurnoutError, unheard } from "./errors.js";
@@ -10,10 +10,10 @@ export interface ChangesOptions {
   columns?: string | string[];
 }
 
-/** What just happened to a mirror; it already holds the result. */
+/** A change that was just applied to a mirror. */
 export type MirrorChange<Row> =
   | {
-      /** All rows are new. `swap`: another generation; `behind`: changes were missed. */
+      /** All rows were replaced. `swap`: by another generation; `behind`: because changes were missed. */
       readonly kind: "snapshot";
       readonly reason: "subscribed" | "swap" | "behind";
     }
@@ -21,17 +21,17 @@ export type MirrorChange<Row> =
       readonly kind: "changes";
       readonly inserted: readonly Row[];
       readonly updated: readonly Row[];
-      /** The rows as they were. */
+      /** The deleted rows with their last values. */
       readonly deleted: readonly Row[];
     };
 
 export interface MirrorCallbacks<Row> {
   onChange?(change: MirrorChange<Row>, mirror: TableMirror<Row>): void;
-  /** The mirror is over, for example because its table is gone; `restart` starts it again. */
+  /** Called when the mirror ends by an error, such as a removed table; `restart` starts it again. */
   onError?(error: TurnoutError): void;
 }
 
-/** A snapshot of which not all parts have come: nobody sees it. */
+/** A snapshot whose parts have not all arrived; it is not visible yet. */
 interface Parts<Row> {
   readonly generation: number;
   readonly version: number;
@@ -41,13 +41,13 @@ interface Parts<Row> {
 
 export class TableMirror<Row = AnyRow> {
   readonly table: string;
-  /** All rows by their ids. A snapshot brings another map; changes are made in this one. */
+  /** All rows by their ids. A snapshot replaces the map; changes modify it. */
   rows: ReadonlyMap<string, Row> = new Map();
   columns: readonly ColumnInfo[] = [];
   /** 0 before the first snapshot. */
   generation = 0;
   version = 0;
-  /** Whether a whole snapshot has come. */
+  /** Whether a complete snapshot has arrived. */
   ready = false;
 
   private readonly connection: Connection;
@@ -72,7 +72,7 @@ export class TableMirror<Row = AnyRow> {
     connection.start(this.subscriber);
   }
 
-  /** Take everything anew. The rows stay until the snapshot has come. */
+  /** Request a new snapshot. The rows stay until it has arrived. */
   restart(): void {
     this.ready = false;
     this.connection.start(this.subscriber);
@@ -121,7 +121,7 @@ export class TableMirror<Row = AnyRow> {
 
   private apply(message: Changes): void {
     const follows = this.ready && message.generation === this.generation && message.since === this.version;
-    // Something is missing between: only a new snapshot can be right.
+    // Changes were missed, so a new snapshot is needed.
     if (!follows || this.parts !== null) return this.restart();
     const deleted = message.delete.flatMap((id) => this.take(id));
     const updated = this.put(message.update);

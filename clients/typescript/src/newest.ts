@@ -1,6 +1,6 @@
-/** An async iterator that holds one value, the newest: who reads slowly misses some, and never holds anything up. */
+/** An async iterator that keeps only the newest value: a slow reader skips values and blocks nothing. */
 export class Newest<Value> implements AsyncIterator<Value> {
-  /** Whether anybody has asked for a value. */
+  /** Whether `next` has been called. */
   read = false;
   private value: { readonly is: Value } | null = null;
   private error: { readonly is: unknown } | null = null;

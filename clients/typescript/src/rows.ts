@@ -1,21 +1,21 @@
-// Rows as objects by column name: frozen, and each knows its id.
+// Rows as frozen objects by column name, each with its id.
 
 import type { ColumnInfo } from "./messages.js";
 
-/** Where a row keeps its id. A symbol: it is in no list of columns and in no JSON, and `{...row}` keeps it. */
+/** The key of a row's id. It is a symbol, so that it is not a column and not in JSON; `{...row}` copies it. */
 export const ROW_ID: unique symbol = Symbol("turnout.rowId");
 
 /** A row of any table. */
 export type AnyRow = Record<string, unknown>;
 
-/** The id of a row of a window or a mirror: it stays while the row's cells change. */
+/** Return the id of a row of a window or a mirror; it stays the same while the row's cells change. */
 export function rowId(row: object): string {
   const id = (row as { [ROW_ID]?: string })[ROW_ID];
   if (id === undefined) throw new TypeError("rowId: this is not a row of a window or a mirror");
   return id;
 }
 
-/** Makes rows of the lists of one message. */
+/** A factory that creates rows from the lists of a message. */
 export class RowMaker<Row> {
   private readonly names: string[];
 
@@ -30,7 +30,7 @@ export class RowMaker<Row> {
     return Object.freeze(row) as Row;
   }
 
-  /** The same object where no cell has changed, so that a view can compare rows by `===`. */
+  /** Return the same object if no cell has changed, so that a view can compare rows by `===`. */
   keep(known: Row | undefined, id: string, cells: readonly unknown[]): Row {
     if (known === undefined) return this.make(id, cells);
     const row = known as AnyRow;
@@ -40,7 +40,7 @@ export class RowMaker<Row> {
 }
 
 function define(row: Record<PropertyKey, unknown>, name: string, value: unknown): void {
-  // To assign to `__proto__` would change what the object is, not its column.
+  // Assigning to `__proto__` would set the prototype instead of the column.
   if (name === "__proto__") Object.defineProperty(row, name, { value, enumerable: true });
   else row[name] = value;
 }

@@ -1,4 +1,4 @@
-// A window: some rows of a table, sent whole whenever they change.
+// A window: some rows of a table, sent completely whenever they change.
 
 import type { RowsOptions } from "./api.js";
 import type { Answer, Connection, Subscriber } from "./connection.js";
@@ -11,25 +11,25 @@ export interface WindowOptions extends RowsOptions {
   table: string;
 }
 
-/** Where rows came from, and which window they are. */
+/** The origin of rows, and their window. */
 export interface WindowInfo {
   readonly table: string;
   readonly generation: number;
   readonly version: number;
-  /** The rows that `where` keeps, not only those of this window. */
+  /** The number of all rows that match `where`, not only of those in this window. */
   readonly total: number;
   readonly offset: number;
   readonly columns: readonly ColumnInfo[];
-  /** Whether these rows are of another generation than those before. */
+  /** Whether the generation differs from that of the previous rows. */
   readonly swapped: boolean;
-  /** What was asked for: after `move`, rows of the request before may still come until it is sent. */
+  /** The options of these rows: after `move`, rows of the previous request may still arrive. */
   readonly options: Readonly<WindowOptions>;
 }
 
 export interface WindowCallbacks<Row> {
-  /** The whole window. Rows are frozen; one that did not change is the same object as before. `rowId(row)` is its id. */
+  /** Called with the complete window. Rows are frozen; an unchanged row is the same object. `rowId(row)` is its id. */
   onRows?(rows: readonly Row[], info: WindowInfo): void;
-  /** The window is over, for example because of a wrong `where`; `move` starts it again. */
+  /** Called when the window ends by an error, such as a wrong `where`; `move` starts it again. */
   onError?(error: TurnoutError): void;
 }
 
@@ -39,7 +39,7 @@ export interface WindowStep<Row> {
   readonly info: WindowInfo;
 }
 
-/** Two moves are at least this far apart; of those between, only the last is sent. */
+/** The minimum time between two sent moves; of the moves in between only the last is sent. */
 export const MOVE_MS = 50;
 
 export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowStep<Row>> {
@@ -47,7 +47,7 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
   private readonly callbacks: WindowCallbacks<Row>;
   private readonly newest: Newest<WindowStep<Row>>;
   private options: WindowOptions;
-  /** The options of the request that is answered now: those of a move that waits come later. */
+  /** The options of the current request; a delayed move has other options. */
   private asked: WindowOptions;
   private shown: WindowStep<Row> | null = null;
   private store: string | null = null;
@@ -71,17 +71,17 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
     connection.start(this.subscriber);
   }
 
-  /** The rows that came last. */
+  /** The newest rows. */
   get rows(): readonly Row[] {
     return this.shown?.rows ?? [];
   }
 
-  /** What belongs to the rows; null before the first come. */
+  /** The information on the rows; null before the first rows. */
   get info(): WindowInfo | null {
     return this.shown?.info ?? null;
   }
 
-  /** Show other rows: what is not given stays. The rows before stay until the new ones come. */
+  /** Change the window; omitted options keep their value. The rows stay until the new ones arrive. */
   move(options: Partial<WindowOptions>): void {
     if (this.closed) throw new Error("this window is closed");
     this.options = { ...this.options, ...options };
@@ -96,7 +96,7 @@ export class WindowSubscription<Row = AnyRow> implements AsyncIterable<WindowSte
     this.ended();
   }
 
-  /** The newest rows, whenever they change: a slow reader misses steps, never the last. To leave the loop closes the window. */
+  /** Iterate over the newest rows; a slow reader skips steps, but not the last. Leaving the loop closes the window. */
   [Symbol.asyncIterator](): AsyncIterator<WindowStep<Row>> {
     return this.newest;
   }

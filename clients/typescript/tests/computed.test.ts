@@ -25,7 +25,7 @@ afterEach(async () => {
   await server.stop();
 });
 
-/** What the server sends for a summary. */
+/** Return a summary message of the server. */
 function send(id: string, groups: unknown[][], more: object = {}): void {
   const fixed = { type: "summary" as const, id, table: "final_ui", generation: 1, version: 1, by: ["accountType"] };
   server.send({ ...fixed, columns: COLUMNS, groups, total: groups.length, ...more });

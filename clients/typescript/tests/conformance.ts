@@ -1,10 +1,11 @@
-// Run by tests/browser/test_web.py against the real server, as built: prints every event as one line of JSON, until its input ends.
+// Run by tests/browser/test_web.py with the built client and a real server: prints each event as one line of JSON until
+// its input ends.
 
 import { connect } from "../dist/index.js";
 
 const [url, token] = process.argv.slice(2);
 
-/** What the client asks, and the answers that change nothing, are events too. */
+/** Requests, and answers that change nothing, are events too. */
 class Watched extends WebSocket {
   constructor(address: string, protocols: string[]) {
     super(address, protocols);

@@ -1,4 +1,4 @@
-// A small server for the tests: it says only what a test tells it to, and remembers what it was asked.
+// A small server for the tests: it sends only the messages of a test, and records the requests.
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -22,7 +22,7 @@ export class TestServer {
   readonly calls: Call[] = [];
   readonly protocols: string[] = [];
   store = "store-1";
-  /** The status of a handshake that is refused; the same for calls. */
+  /** The status with which handshakes and calls are refused. */
   refuses: number | null = null;
   answers: (call: Call) => { status: number; body: unknown } = () => ({ status: 200, body: {} });
   sockets = new Set<WebSocket>();
@@ -40,7 +40,7 @@ export class TestServer {
     return `http://127.0.0.1:${this.port}`;
   }
 
-  /** Again under the same address, after `stop`. */
+  /** Start again at the same address, after `stop`. */
   async listen(): Promise<void> {
     const live = new WebSocketServer({ noServer: true });
     this.http = createServer((request, response) => void this.call(request, response));
@@ -69,7 +69,7 @@ export class TestServer {
     for (const socket of this.sockets) socket.send(JSON.stringify(message));
   }
 
-  /** The newest message of a type, once there are so many of them. */
+  /** Wait until there are `count` messages of a type, and return the last of them. */
   async hears<Type extends ClientMessage["type"]>(type: Type, count = 1): Promise<Extract<ClientMessage, { type: Type }>> {
     const heard = () => this.asked.filter((message) => message.type === type);
     await until(() => heard().length >= count);
@@ -103,9 +103,9 @@ export class TestServer {
   }
 }
 
-/** It ends a hang, and measures nothing. TEST_PATIENCE is what the Python tests have too. */
+/** A time limit that ends a hang. TEST_PATIENCE is the same variable as in the Python tests. */
 const PATIENCE_MS = 300_000 * Number(process.env["TEST_PATIENCE"] ?? 1);
-// The real ones, also where a test has others.
+// The real functions, also if a test replaces them.
 const { setTimeout: later } = globalThis;
 const now = Date.now;
 

@@ -22,7 +22,7 @@ afterEach(async () => {
   await server.stop();
 });
 
-/** A window whose every step is kept. */
+/** Open a window and record all its steps. */
 function watched(options = {}) {
   const steps: { rows: readonly User[]; info: WindowInfo }[] = [];
   const errors: TurnoutError[] = [];
@@ -133,7 +133,7 @@ test("window sends only the last of moves that come quickly", async () => {
 test("window does not take rows that come while a move waits for the answer to it", async () => {
   const { window, steps } = watched();
   await server.hears("window");
-  // The second move waits until the test lets time pass, however long the answer takes.
+  // The second move waits until the test advances the time, however long the answer takes.
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
   window.move({ offset: 100 });
   const first = await server.hears("window", 2);
@@ -168,7 +168,7 @@ test("window does not resume in another store, nor what it moved away from", asy
   server.hangUp();
   expect((await server.hears("window", 2)).resume).toBeNull();
   server.hangUp();
-  // Nothing came from the second store: what is held is still of the first.
+  // Nothing arrived from the second store, so the rows are still from the first.
   const third = await server.hears("window", 3);
   expect(third.resume).toBeNull();
   server.rows(third.id, { a: ["u1", 40] });
@@ -187,7 +187,7 @@ test("window of a server that has published nothing yet is asked for again until
     server.send({ type: "error", id, error: { code: "unknown_table", message: "no table 'final_ui'", hint: "tables: swaps" } });
   refuse((await server.hears("window")).id);
   refuse((await server.hears("window", 2)).id);
-  // It was published after the table was refused: once more, and at once.
+  // The generation was published after the refusal, so the table is requested once more, at once.
   const third = await server.hears("window", 3);
   published = 1;
   refuse(third.id);

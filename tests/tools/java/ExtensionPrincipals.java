@@ -3,7 +3,7 @@ import org.apache.kafka.common.security.auth.KafkaPrincipal;
 import org.apache.kafka.common.security.auth.SaslAuthenticationContext;
 import org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder;
 
-/** Names a user by its token and by the extensions that came with it: rights then need both to have arrived. */
+/** Builds a user name from the token and its SASL extensions, so that rights apply only if both have arrived. */
 public class ExtensionPrincipals extends DefaultKafkaPrincipalBuilder {
     public ExtensionPrincipals() {
         super(null, null);

@@ -1,4 +1,4 @@
-// What is looked at, kept in the address after `#`, so that a link or a reload shows the same. Never a token.
+// The state of the page, stored in the address after `#`, so that a link or a reload shows the same. Never a token.
 
 import { readChart, writeChart, type Chosen } from "./chart";
 import { emptyReview, type Change, type Review } from "./review";
@@ -10,22 +10,22 @@ export interface View {
   where: string;
   filters: Filter[];
   sort: SortKey[];
-  // False: the table's usual order, which for journals is newest first.
+  // False: the default order of the table, which for journals is newest first.
   sorted: boolean;
   hidden: string[];
   chart: Chosen;
-  // The id of the row that is open; empty where none is.
+  // The id of the open row; empty if none is open.
   row: string;
 }
 
-// The SQL that is looked at in place of a table.
+// The statement in the SQL view.
 export interface SqlText {
   text: string;
   live: boolean;
   chart: SqlChart | null;
 }
 
-// What is looked at: the review of the candidate, the SQL, or else the table.
+// The visible part of the page: the review of the candidate, the SQL view, or otherwise the table.
 export interface Place {
   view: View;
   sql: SqlText | null;
@@ -61,7 +61,7 @@ export function toHash({ view, sql, review }: Place): string {
   return `#${state}`;
 }
 
-// Anything in an address can have been written by anybody: what is no view is left out.
+// Read an address; anybody can have written it, so invalid parts are ignored.
 export function fromHash(hash: string): Place | null {
   const state = new URLSearchParams(hash.replace(/^#/, ""));
   const table = state.get("table") ?? "";

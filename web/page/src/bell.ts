@@ -1,4 +1,4 @@
-// The bell in the header: the last events of alerts, how many of them are new here, and the way to the rows of an alert.
+// The bell in the header: the newest events of alerts, the number of unseen ones, and links to the rows of each alert.
 
 import type { AlertState, TurnoutClient } from "@turnout/client";
 import { timeText } from "./clock";
@@ -24,7 +24,7 @@ export class Bell {
     client.window({ table: "alerts", sort: "-ts", limit: SHOWN }, { onRows: (rows) => this.show(rows), onError: () => undefined });
   }
 
-  // What alerts there are, and whether their targets take events.
+  // Set the alerts and the state of their targets.
   setAlerts(alerts: readonly AlertState[]): void {
     this.alerts = alerts;
     this.showCount();

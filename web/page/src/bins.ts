@@ -1,4 +1,4 @@
-// Widths of a histogram's bins: steps that people count in, for numbers and for times. Pure.
+// Widths of a histogram's bins: round steps for numbers and for times. Pure.
 
 import { isTime, isWhole } from "./column-types";
 
@@ -6,13 +6,13 @@ const BINS = 20;
 const UNITS = { s: 1, m: 60, h: 3600, d: 86_400 } as const;
 const TIME_STEPS = ["1s", "5s", "10s", "30s", "1m", "5m", "10m", "30m", "1h", "3h", "6h", "12h", "1d", "7d", "30d", "365d"];
 
-// What a width is in numbers; of a time in milliseconds.
+// Return a width as a number; for a time in milliseconds.
 export function widthOf(text: string): number {
   const unit = /[smhd]$/.exec(text)?.[0] as keyof typeof UNITS | undefined;
   return Number.parseFloat(text) * (unit ? UNITS[unit] * 1000 : 1);
 }
 
-// `from` and `to` are numbers; of a time, milliseconds.
+// Return a round width of about 1/20 of the range; `from` and `to` are numbers, for a time in milliseconds.
 export function niceWidth(from: number, to: number, type: string): string {
   const range = Math.max(0, to - from);
   if (isTime(type)) {
@@ -27,7 +27,7 @@ export function niceWidth(from: number, to: number, type: string): string {
   return decimal(width);
 }
 
-// As the server reads it: no exponents, at most 18 digits before the point and 12 after it.
+// Format a width for the server: no exponent, at most 18 digits before the point and 12 after it.
 function decimal(width: number): string {
   if (width >= 1e17) return "100000000000000000";
   if (width >= 1) return String(Math.round(width));

@@ -1,4 +1,4 @@
-// The line that tells everybody that a candidate waits, with the way to its review.
+// The line that announces a candidate to all viewers, with a link to its review.
 
 import type { Candidate, Status } from "@turnout/client";
 import { byId, setText } from "./dom";

@@ -1,4 +1,4 @@
-// What a chart is at first: which column has few values, and how wide bins should be. Asked of the server once.
+// The default chart of a table: a column with few values, and the width of bins. It queries the server once.
 
 import type { TurnoutClient } from "@turnout/client";
 import { niceWidth } from "./bins";
@@ -40,7 +40,7 @@ async function ends(client: TurnoutClient, question: Question, { name, type }: C
   return Number.isFinite(low) && Number.isFinite(high) ? [low!, high!] : [0, 0];
 }
 
-// Times of records are no column, and have no least and most: bins tell where they begin and end.
+// Find the range of record times. They are not a column, so min() and max() do not exist: bins show the range.
 async function recordTimes(client: TurnoutClient, question: Question): Promise<[number, number]> {
   const days = await binned(client, question, "1d", DAY_MS);
   return days[1] - days[0] <= 2 * DAY_MS ? binned(client, question, "1m", MINUTE_MS) : days;

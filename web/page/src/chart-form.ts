@@ -1,4 +1,4 @@
-// The controls of a chart: its kind, what it groups by, and the value; a step for bins, minutes for a line.
+// The controls of a chart: kind, grouping column, value, the bin width of a histogram and the minutes of a line.
 
 import { countable, groupable, isWidth, KINDS, MINUTES, RECORD_TIME, VALUES, type Chart, type Kind } from "./chart";
 import { byId, element } from "./dom";
@@ -31,7 +31,7 @@ export class ChartForm {
       byId("chart-kinds").append(element("label", "", radio, element("span", "", label)));
     }
     this.minutes.append(...MINUTES.map((count) => new Option(count === 1 ? "1 minute" : `${count} minutes`, String(count))));
-    // Another column has other bins.
+    // The bin width of one column does not fit another.
     this.by.addEventListener("change", () => this.change({ by: this.by.value, width: "" }));
     this.value.addEventListener("change", () => this.changeValue());
     this.of.addEventListener("change", () => this.change({ of: this.of.value }));

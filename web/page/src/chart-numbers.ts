@@ -1,4 +1,4 @@
-// The numbers of a chart as a table of the document: for those who hear the page, and for all who ask for it.
+// The numbers of a chart as an HTML table: for screen readers, and for everybody after a click.
 
 import { byId, element, fit, setText } from "./dom";
 import type { Numbered } from "./shape";
@@ -34,7 +34,7 @@ export interface Entry {
   value: string;
 }
 
-// The names of lines, each with its colour and its value at the moment that is pointed at.
+// Show the names of the lines, each with its colour and its value at the time under the pointer.
 export function showLegend(entries: readonly Entry[], moment: string): void {
   const legend = byId("chart-legend");
   legend.hidden = entries.length === 0;

@@ -1,5 +1,5 @@
-// The chart beside the rows: one live summary with the filter of the rows. The chart before stays until the first
-// numbers of another one come, and through swaps.
+// The chart beside the rows: one live summary with the same filter as the rows. The previous chart stays visible until
+// the first data of the next one arrives, also during swaps.
 
 import { type TurnoutError, type SummaryInfo, type SummarySubscription, type TurnoutClient } from "@turnout/client";
 import { changeKind, groupable, RECORD_TIME, summaryOf, titleOf, type Chart, type Chosen, type Kind } from "./chart";
@@ -79,7 +79,7 @@ export class ChartPane {
     else this.ask(chosen);
   }
 
-  // The columns of the rows that came: the choice of a chart waits for them.
+  // Set the columns of the current rows, which the default chart needs.
   setColumns(table: string, columns: readonly Column[]): void {
     const known = this.columns.table === table && sameColumns(this.columns.columns, columns);
     this.columns = { table, columns };
@@ -92,7 +92,7 @@ export class ChartPane {
     return this.withTimes.get(this.question.table) ?? false;
   }
 
-  // Whether the rows of a table are Kafka records, which have times, is not told: asked once.
+  // Find out once for each table whether its rows have record times: the server does not list this.
   private findTimes(): void {
     const { table } = this.question;
     if (this.withTimes.has(table)) return;
@@ -117,7 +117,7 @@ export class ChartPane {
     this.draw();
   }
 
-  // A chart that is not wholly chosen yet: the rest follows from what is in the table.
+  // Complete a chart that is not fully chosen, from the contents of the table.
   private async resolve(chosen: Chart | "auto"): Promise<void> {
     const { question, known } = this;
     const asked = JSON.stringify([question, chosen]);
@@ -126,10 +126,10 @@ export class ChartPane {
     try {
       const chart = chosen === "auto" ? await firstChart(this.client, question.table, known) : chosen;
       const column = groupable("histogram", known, true).find(({ name }) => name === chart.by);
-      // A column that is not there has any width: the server says what is wrong.
+      // For a missing column the width does not matter: the server reports the error.
       const found = column ? () => firstWidth(this.client, question, column) : () => "1";
       const width = chart.kind === "histogram" ? await found() : "";
-      // Somebody may have chosen something else meanwhile.
+      // The user may have chosen another chart meanwhile.
       if (this.chosen === chosen && this.question === question) this.onChart({ ...chart, width });
     } catch (error) {
       if (this.question === question) this.showProblem(error);
@@ -182,7 +182,7 @@ export class ChartPane {
     this.draw();
   }
 
-  // The lines of one column keep their colours, whatever else is chosen.
+  // Compute the shape. Lines of the same column keep their colours when other options change.
   private shapeOf(chart: Chart, answer: Answer): Shape {
     const shape = shapeOf(chart, answer, this.now);
     if (shape.kind !== "line") return shape;
@@ -191,7 +191,7 @@ export class ChartPane {
     return { ...shape, colours: this.palette.colours.of(shape.lines.map(({ name }) => name)) };
   }
 
-  // Said only when it takes a while: most answers are there at once.
+  // Show the busy state only after a delay, because most answers arrive at once.
   private setWorking(working: boolean): void {
     clearTimeout(this.working);
     if (!working) this.box.removeAttribute("aria-busy");
@@ -211,7 +211,7 @@ export class ChartPane {
     this.showProblem(null);
   }
 
-  // A chart of another table comes: that of this one goes at once.
+  // Remove the chart at once, for example because another table is opened.
   clear(): void {
     this.pending?.sub?.close();
     this.current?.sub?.close();
@@ -228,7 +228,7 @@ export class ChartPane {
     return Date.now() + this.skewMs;
   }
 
-  // A line goes on while nothing changes, but not while nothing can come.
+  // Extend lines to the present while connected, also if no data changes.
   private tick(): void {
     if (this.box.hidden || !this.shown || document.hidden) return;
     const { chart, answer } = this.shown;
@@ -253,7 +253,7 @@ export class ChartPane {
     this.showNumbers();
   }
 
-  // Not with every change: a table that is rewritten ten times a second can be neither read nor heard.
+  // Update the table of numbers at most once a second, so that people and screen readers can follow it.
   private showNumbers(): void {
     if (!this.shown || performance.now() - this.numbersAt < TICK_MS) return;
     this.numbersAt = performance.now();
@@ -265,7 +265,7 @@ export class ChartPane {
     setText(byId("chart-note"), none ? "No rows to show." : [numbers.note, zone].filter(Boolean).join("; "));
   }
 
-  // The value that is pointed at; of lines the newest otherwise.
+  // Show the value under the pointer; for lines without a pointer the newest values.
   private point(index: number | null): void {
     if (!this.shown) return;
     const { shape } = this.shown;
@@ -281,7 +281,7 @@ export class ChartPane {
   private toggleNumbers(): void {
     const on = this.box.classList.toggle("as-numbers");
     byId("chart-numbers").setAttribute("aria-pressed", String(on));
-    // What scrolls must be reached by keys.
+    // A scrollable element must be reachable by keyboard.
     byId("chart-scroll").tabIndex = on ? 0 : -1;
   }
 

@@ -1,5 +1,5 @@
-// What a chart shows: its kind, the column to group by, and the value. What people can choose, and what is asked of the
-// server for it. Pure.
+// The definition of a chart: its kind, its grouping column and its value; the possible choices, and the summary to
+// request from the server. Pure.
 
 import type { SummaryOptions } from "@turnout/client";
 import { isNumeric, isTime } from "./column-types";
@@ -10,18 +10,18 @@ export type Kind = "bars" | "histogram" | "line";
 
 export interface Chart {
   kind: Kind;
-  // Empty: all rows are one group, which only a line has a use for.
+  // Empty: all rows are one group, which is useful only for a line.
   by: string;
-  // Of a histogram's bins: `10`, or `1m` for a time. Empty: still to be found.
+  // The width of a histogram's bins: `10`, or `1m` for a time. Empty: not computed yet.
   width: string;
   // `count`, or a function of the column `of`.
   value: string;
   of: string;
-  // Of a line.
+  // The time range of a line.
   minutes: number;
 }
 
-// "auto": what fits the table, once its columns are known.
+// "auto": the default chart of the table, chosen once its columns are known.
 export type Chosen = Chart | "auto" | null;
 
 export const KINDS: readonly [Kind, string][] = [
@@ -33,9 +33,9 @@ export const MINUTES = [1, 5, 10, 30, 60];
 export const MOST_BARS = 20;
 export const MOST_BINS = 500;
 export const MOST_LINES = 8;
-// The server keeps as many groups of each moment.
+// The server stores at most this number of groups for each point in time.
 const LINE_GROUPS = 50;
-// The time of a row's Kafka record: not a column, but to group by.
+// The time of a row's Kafka record: not a column, but allowed for grouping.
 export const RECORD_TIME = "_time";
 
 const OF_NUMBERS = ["sum", "avg", "min", "max", "p50", "p95", "p99"];
@@ -43,8 +43,8 @@ export const VALUES: readonly [string, string][] = [
   ["count", "rows"],
   ["sum", "sum of"],
   ["avg", "average of"],
-  ["min", "least"],
-  ["max", "most"],
+  ["min", "minimum of"],
+  ["max", "maximum of"],
   ["p50", "median of"],
   ["p95", "95th percentile of"],
   ["p99", "99th percentile of"],
@@ -55,14 +55,14 @@ export const emptyChart = (kind: Kind, by = ""): Chart => ({ kind, by, width: ""
 
 const hasBins = (type: string): boolean => isNumeric(type) || isTime(type);
 
-// The columns to group by; `dated`: the rows are Kafka records, or made of them.
+// Return the columns to group by; `dated`: the rows have record times.
 export function groupable(kind: Kind, columns: readonly Column[], dated: boolean): Column[] {
   if (kind !== "histogram") return [...columns];
   const times = dated && !columns.some(({ name }) => name === RECORD_TIME) ? [{ name: RECORD_TIME, type: "timestamp" }] : [];
   return [...columns.filter(({ type }) => hasBins(type)), ...times];
 }
 
-// The columns that a function takes.
+// Return the columns that a function can be applied to.
 export function countable(value: string, columns: readonly Column[]): Column[] {
   if (value === "count") return [];
   return OF_NUMBERS.includes(value) ? columns.filter(({ type }) => isNumeric(type)) : [...columns];
@@ -72,7 +72,7 @@ export function valueName({ value, of }: Chart): string {
   return value === "count" ? "count" : `${value}(${of})`;
 }
 
-// For people: "number of rows by accountType".
+// Return the title, such as "number of rows by accountType".
 export function titleOf(chart: Chart): string {
   const value = VALUES.find(([name]) => name === chart.value)?.[1] ?? chart.value;
   const what = chart.value === "count" ? "number of rows" : `${value} ${chart.of}`;
@@ -91,7 +91,7 @@ export function summaryOf(chart: Chart): Omit<SummaryOptions, "table" | "where">
   return { by: [`${quoted(chart.by)}:${chart.width}`], values, limit: MOST_BINS };
 }
 
-// Another kind of the same chart: what it groups by stays where it can.
+// Change the kind of a chart, and keep its grouping column if possible.
 export function changeKind(chart: Chart, kind: Kind, columns: readonly Column[], dated: boolean, usual: string): Chart {
   if (kind !== "histogram") {
     const by = kind === "bars" && !columns.some(({ name }) => name === chart.by) ? usual : chart.by;
@@ -104,7 +104,7 @@ export function changeKind(chart: Chart, kind: Kind, columns: readonly Column[],
   return { ...chart, kind, by: (stays ?? number ?? choices[0])?.name ?? "", width: "" };
 }
 
-// The columns whose number of different values decides on the first chart.
+// Return the columns whose number of distinct values determines the default chart.
 export function candidates(columns: readonly Column[]): string[] {
   const texts = columns.filter(({ type }) => type === "string" || type === "boolean");
   return texts.slice(0, 12).map(({ name }) => name);
@@ -112,7 +112,7 @@ export function candidates(columns: readonly Column[]): string[] {
 
 const FEW = 30;
 
-// The first chart of a table: bars of the text column with the fewest values, else a histogram, else a line of its size.
+// Return the default chart: bars by the text column with the fewest values, else a histogram, else a line of counts.
 export function usualChart(columns: readonly Column[], distinct: ReadonlyMap<string, number>): Chart {
   const few = [...distinct].filter(([, values]) => values >= 2 && values <= FEW).sort((one, other) => one[1] - other[1]);
   const best = few[0]?.[0];
@@ -121,7 +121,7 @@ export function usualChart(columns: readonly Column[], distinct: ReadonlyMap<str
   return number ? emptyChart("histogram", number.name) : emptyChart("line");
 }
 
-// What an address or a saved view says: anybody can have written it.
+// Validate a chart from an address or a saved view; anybody can have written it.
 export function readChart(found: unknown): Chart | null {
   if (typeof found !== "object" || found === null) return null;
   const { kind, by = "", width = "", value = "count", of = "", minutes = 10 } = found as Record<string, unknown>;
@@ -134,7 +134,7 @@ export function readChart(found: unknown): Chart | null {
 
 export const isWidth = (text: string): boolean => text === "" || /^(?=.*[1-9])\d{1,18}(\.\d{1,12})?[smhd]?$/.test(text);
 
-// Only what is not usual, so that addresses stay short.
+// Return only the options that differ from the default, so that addresses stay short.
 export function writeChart({ kind, by, width, value, of, minutes }: Chart): Record<string, string | number> {
   return {
     kind,

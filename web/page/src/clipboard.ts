@@ -1,8 +1,8 @@
-// Copies a text, and says so on the button that was pressed.
+// Copies a text, and confirms it on the pressed button.
 
 import { say, showBriefly } from "./dom";
 
-// The clipboard's own interface is there over https and on this machine only; the event is there always.
+// Copy by an event: the Clipboard API exists only over https and on localhost, the copy event always.
 export function copyNow(text: string, from: HTMLElement): void {
   const onCopy = (event: ClipboardEvent): void => {
     event.clipboardData?.setData("text/plain", text);

@@ -1,8 +1,8 @@
-// One clock for the whole page: the time of this browser, with its zone. UTC, which the server speaks, shows on hover. Pure.
+// Times on the page: in the browser's time zone. UTC, which the server uses, is shown on hover. Pure.
 
 const two = (value: number): string => String(value).padStart(2, "0");
 
-// `+9`, `+5:30`; `Z` where it is UTC.
+// Format the browser's UTC offset: `+9`, `+5:30`, or `Z` for UTC.
 export function zoneOf(at: Date): string {
   const minutes = -at.getTimezoneOffset();
   if (minutes === 0) return "Z";
@@ -10,7 +10,7 @@ export function zoneOf(at: Date): string {
   return `${minutes < 0 ? "-" : "+"}${hours}${rest ? `:${two(rest)}` : ""}`;
 }
 
-// The zone as people say it: UTC, UTC+9.
+// Return the name of the zone: UTC, UTC+9.
 export const zoneName = (at = new Date()): string => `UTC${zoneOf(at).replace("Z", "")}`;
 
 const isPlain = (at: Date): boolean => !Number.isNaN(at.getTime()) && at.getFullYear() > 0 && at.getFullYear() < 10_000;
@@ -21,7 +21,7 @@ export function dayText(at: Date): string {
 
 export const timeText = (at: Date): string => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 
-// A moment of the server, to the millisecond where it has some; years that no browser knows stay as they came.
+// Format a time of the server in local time, with milliseconds if it has any; unusual years stay unchanged.
 export function localText(text: string): string {
   const at = new Date(text);
   if (!isPlain(at)) return text;
@@ -29,17 +29,18 @@ export function localText(text: string): string {
   return `${dayText(at)} ${timeText(at)}${part} ${zoneOf(at)}`;
 }
 
-// A text of the server with its moments in the time of this browser.
+// Replace all UTC times in a text of the server by local times.
 export const localMoments = (text: string): string => text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, localText);
 
 export const utcText = (text: string): string => text.replace("T", " ").replace(/Z$/, " UTC");
 
-// What a browser's field for a local moment gives, as the server reads it; and back.
+// Convert the value of a datetime-local field to UTC for the server.
 export function fromField(text: string): string {
   const at = new Date(text);
   return isPlain(at) ? at.toISOString().replace(/\.000Z$/, "Z") : text;
 }
 
+// Convert a UTC time of the server to the value of a datetime-local field.
 export function toField(text: string): string {
   const at = new Date(text);
   return isPlain(at) ? `${dayText(at)}T${timeText(at)}` : "";

@@ -14,7 +14,7 @@ const COLUMN_TYPES: Record<string, ColumnType> = {
   timestamp: { json: "string", number: false, whole: false, time: true },
 };
 
-// A type that no source can declare, as results of SQL may have, is none of these.
+// Return the properties of a type; undefined for a type that only SQL produces.
 const known = (type: string): ColumnType | undefined => COLUMN_TYPES[type.replace(/\(.*/, "")];
 
 export const isNumeric = (type: string): boolean => known(type)?.number ?? false;

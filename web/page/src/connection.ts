@@ -1,10 +1,10 @@
-// How things stand with the server, for people: a pill, a banner with the next try, the title and the icon of the tab.
+// The state of the connection: a label, a banner with the next attempt, and the title and icon of the browser tab.
 
 import type { ConnectionState, Status, TurnoutClient as Client } from "@turnout/client";
 import { timeText } from "./clock";
 import { byId, button, element, say, setText } from "./dom";
 
-// A moment without a connection is not worth a banner.
+// The banner appears only if the connection is lost for longer than this.
 const PATIENCE_MS = 400;
 
 export class ConnectionSign {
@@ -53,10 +53,10 @@ export class ConnectionSign {
     if (icon.href !== address) icon.href = address;
   }
 
-  // The data of before stays; this says from when it is.
+  // Show the time of the visible data while the server does not answer.
   private showBanner(): void {
     const { state } = this;
-    const since = this.seenAt ? `Showing data of ${timeText(this.seenAt)}. ` : "";
+    const since = this.seenAt ? `Showing data from ${timeText(this.seenAt)}. ` : "";
     let text = "";
     if (state.state === "away" || (state.state === "connecting" && this.seenAt)) {
       const left = state.state === "away" ? Math.max(0, Math.ceil((state.retryAt - Date.now()) / 1000)) : 0;
@@ -68,7 +68,7 @@ export class ConnectionSign {
     const banner = byId("banner");
     const show = text !== "" && Date.now() - this.awaySince >= PATIENCE_MS;
     if (show) setText(this.text, text);
-    // Said once: the countdown is for those who see it.
+    // Announced once to screen readers, without the countdown.
     if (show && banner.hidden) say(text.replace(/ Trying again.*/, ""));
     if (!show && !banner.hidden && state.state === "live") say("Connected again");
     banner.hidden = !show;

@@ -1,4 +1,4 @@
-// The lines between the rows and what is beside them, the chart or a row: dragged, or moved by the arrow keys.
+// The dividers between the rows and the chart or the open row: dragged, or moved by the arrow keys.
 
 import { element } from "./dom";
 
@@ -16,7 +16,7 @@ export function startDividers(): void {
   for (const [pane, label, share] of PANES) startDivider(document.getElementById(pane)!, label, share);
 }
 
-// Before the pane, not in it: what is in a pane is drawn anew.
+// Insert a divider before the pane, because the contents of the pane are redrawn.
 function startDivider(pane: HTMLElement, label: string, first: number): void {
   const divider = element("div", "divider");
   let share = first;
@@ -33,7 +33,7 @@ function startDivider(pane: HTMLElement, label: string, first: number): void {
   pane.before(divider);
   divider.addEventListener("pointerdown", ({ pointerId }) => divider.setPointerCapture(pointerId));
   divider.addEventListener("pointermove", ({ pointerId, clientX }) => {
-    // What is right of the pane, such as a row beside a chart, keeps its width.
+    // A pane to the right of this one, such as a row beside a chart, keeps its width.
     if (!divider.hasPointerCapture(pointerId)) return;
     const { right } = pane.getBoundingClientRect();
     set((100 * (right - clientX)) / (pane.parentElement?.clientWidth ?? 1));

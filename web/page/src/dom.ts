@@ -1,4 +1,4 @@
-// Small tools for the document. Text goes in as text nodes only, and elements are kept rather than made anew.
+// Small DOM functions. Text is inserted only as text nodes, and existing elements are reused.
 
 export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   const found = document.getElementById(id);
@@ -28,19 +28,19 @@ export function button(className: string, text: string, onClick: (event: MouseEv
   return made;
 }
 
-// Makes `parent` hold exactly `count` children, keeping those it has, so that focus and selection stay.
+// Give `parent` exactly `count` children; existing children are reused, so that focus and selection are kept.
 export function fit(parent: Element, count: number, make: () => Element): HTMLElement[] {
   while (parent.children.length > count) parent.lastElementChild?.remove();
   while (parent.children.length < count) parent.append(make());
   return [...parent.children] as HTMLElement[];
 }
 
-// Tells people who hear the page; what is seen shows it elsewhere.
+// Announce a text to screen readers.
 export function say(text: string): void {
   byId("said").textContent = text;
 }
 
-// Shows on a button that what it did is done.
+// Show a confirmation on a button for a short time.
 export function showBriefly(on: HTMLElement, text: string): void {
   const before = on.dataset["text"] ?? on.textContent ?? "";
   on.dataset["text"] = before;
@@ -48,7 +48,7 @@ export function showBriefly(on: HTMLElement, text: string): void {
   setTimeout(() => (on.textContent = before), 1500);
 }
 
-// The server lets the grid and the editor make their styles by a word that is new for each visit.
+// Return the CSP nonce of this page, with which the grid and the editor may add styles.
 export function nonce(): string {
   return document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? "";
 }

@@ -1,4 +1,4 @@
-// What is looked at, as a file. Fetched rather than linked: a link can carry neither a token nor a SELECT.
+// Downloads of the visible rows. They use fetch(), because a link can send neither a token nor a SELECT.
 
 import { TurnoutError } from "@turnout/client";
 import type { Term } from "./where";

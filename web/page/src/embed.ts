@@ -1,5 +1,5 @@
-// The page inside a frame of another page (`?embed=1`): the rows or the chart alone, and nothing that changes anything.
-// The server says whose pages may have it there.
+// The page in a frame of another page (`?embed=1`): only the rows or the chart, without controls that change anything.
+// The server's setting `embed_origins` lists the allowed sites.
 
 import { toHash, type Place } from "./address";
 
@@ -9,14 +9,14 @@ export function startEmbedded(): void {
   document.body.classList.add("embedded");
 }
 
-// A chart is shown without its rows; the link leads to the whole page.
+// Show a chart without its rows, and set the link to the whole page.
 export function showWholeAddress(place: Place): void {
   const { view, sql } = place;
   document.body.classList.toggle("chart-alone", (sql ? sql.chart : view.chart) !== null);
   for (const link of document.querySelectorAll<HTMLAnchorElement>(".embed-link")) link.href = `/${toHash(place)}`;
 }
 
-// The HTML that shows an address of this page on another page.
+// Return the HTML that shows an address of this page in a frame.
 export function frameOf(address: string): string {
   const url = new URL(address);
   url.search = "?embed=1";

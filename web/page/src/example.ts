@@ -1,4 +1,4 @@
-// The dialog for a topic that is no source yet: its columns by example, and the lines for the file. It changes nothing.
+// The dialog that previews a topic: its columns, derived from records, and the YAML for the file. It changes nothing.
 
 import { TurnoutError, type Status, type TopicExample, type TurnoutClient } from "@turnout/client";
 import { copyNow } from "./clipboard";
@@ -12,7 +12,7 @@ export class ExampleDialog {
   private readonly dialog = byId<HTMLDialogElement>("example");
   private readonly topic = byId<HTMLSelectElement>("example-topic");
   private status: Status | null = null;
-  // Of answers that overtake each other only that of the newest question counts.
+  // The number of the newest request; answers to older requests are ignored.
   private question = 0;
 
   constructor(client: TurnoutClient) {
@@ -50,7 +50,7 @@ export class ExampleDialog {
     const none = new Option("choose a topic", "", true, true);
     none.disabled = true;
     const sources = element("optgroup", "", ...topics.filter((name) => read.has(name)).map(option));
-    sources.label = "already sources";
+    sources.label = "topics of sources";
     this.topic.replaceChildren(none, ...topics.filter((name) => !read.has(name)).map(option), sources);
     this.showNothing("");
   }

@@ -1,4 +1,4 @@
-// The filter of one column, the choice of columns, and the chips that show what is filtered and sorted.
+// The filter of one column, the choice of columns, and the chips that show active filters and sorting.
 
 import { button, byId, element } from "./dom";
 import { toField, zoneName } from "./clock";
@@ -7,7 +7,7 @@ import { closePopover, openPopover } from "./popover";
 import type { Column } from "./rows";
 import { choicesFor, describe, momentText, termsOf, type Choice, type Filter, type SortKey } from "./where";
 
-// `apply` gets the filter, or null where there is to be none.
+// Open the filter of a column; `apply` receives the filter, or null to remove it.
 export function openFilter(
   anchor: HTMLElement,
   column: Column,
@@ -90,7 +90,7 @@ export function openColumns(
   });
   const update = (): void => {
     const off = boxes.filter(({ box }) => !box.checked).map(({ name }) => name);
-    // A table without columns is nothing to look at.
+    // At least one column must stay visible.
     for (const { box } of boxes) box.disabled = box.checked && off.length === boxes.length - 1;
     apply(off);
   };
@@ -110,7 +110,7 @@ export interface Chips {
   sorted: boolean;
   hidden: readonly string[];
   typeOf(column: string): string;
-  // Whether it was refused, so that the rows are not filtered by it.
+  // Whether the server refused this part, so that the rows are not filtered by it.
   isWrong(part: string | Filter): boolean;
   onWhere(): void;
   onFilter(filter: Filter): void;

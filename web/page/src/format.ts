@@ -1,4 +1,4 @@
-// Values, counts, times and widths as people read them. Pure: no document, no clock.
+// Formatting of values, counts, durations and column widths. Pure: no document, no clock.
 
 import { localText } from "./clock";
 
@@ -15,13 +15,13 @@ export function valueText(value: Value, type: string): string {
 const PLAIN = /^-?\d+(\.\d+)?$/;
 const MOST_DECIMALS = 6;
 
-// The digits after the point; large numbers come as texts.
+// Return the number of digits after the point, at most 6; large numbers arrive as texts.
 export function decimalsOf(value: Value): number {
   const text = String(value ?? "");
   return PLAIN.test(text) ? Math.min(MOST_DECIMALS, text.split(".")[1]?.length ?? 0) : 0;
 }
 
-// With marks between thousands, and as many digits after the point as its column has. The row panel has all digits.
+// Format a number with thousands separators and the decimals of its column. The row panel shows all digits.
 export function numberText(value: Value, decimals: number): string {
   const text = String(value);
   if (!PLAIN.test(text)) return text;
@@ -30,13 +30,13 @@ export function numberText(value: Value, decimals: number): string {
   return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (digits && `.${digits}`);
 }
 
-// What goes to the clipboard: the value as it is, not as it is shown.
+// Return the text for the clipboard: the exact value, not the displayed one.
 export function copyText(value: Value): string {
   if (value === null || value === undefined) return "";
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-// A text that is JSON, spread over lines; null for everything else, numbers and bare words included.
+// Indent a text that is a JSON object or array; return null for any other text.
 export function prettyJson(text: string): string | null {
   if (!/^\s*[[{]/.test(text)) return null;
   try {
@@ -52,7 +52,7 @@ export function count(value: number, noun: string): string {
   return `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
-// Short enough for a list: 999, 12.3k, 1.2M.
+// Format a number for a list: 999, 12.3k, 1.2M.
 export function compact(value: number): string {
   if (value < 10_000) return number(value);
   const [scaled, unit] = value < 999_500 ? [value / 1e3, "k"] : value < 999_500_000 ? [value / 1e6, "M"] : [value / 1e9, "G"];
@@ -70,7 +70,7 @@ export function seconds(value: number | null | undefined): string {
   return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
 }
 
-// How long ago, in whole steps: it is read at a glance, and changes once a second.
+// Format an age in one whole unit: 5 s, 3 min, 2 h.
 export function age(milliseconds: number): string {
   const elapsed = Math.max(0, Math.floor(milliseconds / 1000));
   if (elapsed < 1) return "now";
@@ -80,7 +80,7 @@ export function age(milliseconds: number): string {
   return `${Math.floor(elapsed / 86_400)} d`;
 }
 
-// A record can be of a year that no browser knows: that is no age.
+// Format an age with "ago"; NaN, from a year beyond a browser's range, is "unknown".
 export function ago(milliseconds: number): string {
   if (Number.isNaN(milliseconds)) return "unknown";
   const text = age(milliseconds);
@@ -90,7 +90,7 @@ export function ago(milliseconds: number): string {
 export function percent(part: number, whole: number): string {
   if (whole <= 0) return "-";
   const share = (100 * part) / whole;
-  // 99.98 % is not all of it, and 0.02 % is not nothing.
+  // 99.98 % must not be shown as 100 %, nor 0.02 % as 0 %.
   if (share > 99.9 && part < whole) return "> 99.9 %";
   if (share < 0.1 && part > 0) return "< 0.1 %";
   return `${share.toFixed(share === 100 || share === 0 ? 0 : 1)} %`;
@@ -98,7 +98,7 @@ export function percent(part: number, whole: number): string {
 
 export const words = (name: string): string => name.replaceAll("_", " ");
 
-// A width in pixels for a column, from its name and what its first rows hold.
+// Return the width of a column in pixels, from its name and the texts of its first rows.
 export function columnWidth(name: string, type: string, texts: readonly string[]): number {
   const longest = texts.reduce((most, text) => Math.max(most, text.length), 0);
   const header = name.length * 7.8 + type.length * 6 + 46;

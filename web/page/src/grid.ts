@@ -1,5 +1,5 @@
-// AG Grid as a screen for rows that live elsewhere: every cell asks the current rows by its place, so that new rows are
-// set in one step and nothing old can be left behind in a cache. Which rows there are is decided by `rows.ts`.
+// AG Grid as a view of rows that it does not store: every cell reads the current rows by its position. So new rows are
+// shown in one step, and no cache keeps old values. `rows.ts` decides which rows to show.
 
 import {
   CellStyleModule,
@@ -38,9 +38,9 @@ ModuleRegistry.registerModules([
 
 export const ROW_HEIGHT = 30;
 const HEADER_HEIGHT = 36;
-// Rows beside the screen that are in the document; few, because the rows to ask for follow from them.
+// The number of rendered rows above and below the screen; small, because it determines the rows to request.
 const ROW_BUFFER = 4;
-// The slots of AG Grid's cache hold nothing: a cell takes its value from the current rows.
+// The cache of AG Grid has only this placeholder: a cell reads its value from the current rows.
 const SLOT = {};
 const VIEWPORT = "ag-grid-viewport";
 const SETTLED_MS = 250;
@@ -48,7 +48,7 @@ const NARROWEST = 0.7;
 const SQUEEZE = 0.8;
 const TAGGED = new Set(["outcome", "level", "state"]);
 
-// The page's own colours; page.css has the rest.
+// The colours of the page; page.css defines the rest.
 const THEME = createTheme().withParams({
   accentColor: "var(--accent)",
   backgroundColor: "var(--surface)",
@@ -77,7 +77,7 @@ export interface Order {
 export interface GridEvents {
   onScroll(): void;
   onSort(column: string, add: boolean): void;
-  // Where there are no filters, columns have no button for one.
+  // Undefined: columns have no filter button.
   onFilter?(column: Column, anchor: HTMLElement): void;
   onOpen(index: number): void;
   orderOf(column: string): Order | null;
@@ -93,11 +93,11 @@ export class Grid {
   private readonly still = matchMedia("(prefers-reduced-motion: reduce)");
   private serial = 0;
   private total = 0;
-  // The row in the first place; AG Grid knows only places (see places.ts).
+  // The row at position 0; AG Grid knows only positions (see places.ts).
   private base = 0;
   private scrolledTo = 0;
   private settling = 0;
-  // Of each column, the most digits after the point that were seen.
+  // For each column, the largest number of decimals seen.
   private decimals: number[] = [];
 
   constructor(host: HTMLElement, events: GridEvents) {
@@ -106,7 +106,7 @@ export class Grid {
     this.api = createGrid(host, this.options());
     host.addEventListener("copy", (event) => this.onCopy(event));
     host.addEventListener("mouseover", ({ target }) => this.explain(target as HTMLElement));
-    // Before AG Grid draws the places that came into view.
+    // Captured, to run before AG Grid draws the positions that become visible.
     host.addEventListener("scroll", ({ target }) => this.onScrolled(target as HTMLElement), true);
   }
 
@@ -130,7 +130,7 @@ export class Grid {
       defaultColDef: { sortable: false, resizable: true, suppressMovable: false, editable: false },
       suppressAnimationFrame: true,
       animateRows: false,
-      // The width that is left must not depend on how many rows there are. Touch screens have bars that take none.
+      // The available width must not depend on the number of rows. Scrollbars of touch screens take no width.
       alwaysShowVerticalScroll: matchMedia("(pointer: fine)").matches,
       suppressDragLeaveHidesColumns: true,
       suppressNoRowsOverlay: true,
@@ -141,7 +141,7 @@ export class Grid {
         this.events.onScroll();
       },
       onGridSizeChanged: () => this.events.onScroll(),
-      // One stop for Tab: arrows move inside.
+      // Tab leaves the grid; arrow keys move inside it.
       tabToNextCell: () => false,
       tabToNextHeader: () => false,
       onCellDoubleClicked: ({ rowIndex }) => rowIndex !== null && this.events.onOpen(this.base + rowIndex),
@@ -149,7 +149,7 @@ export class Grid {
     };
   }
 
-  // Everything in one step: a frame shows the rows before, or these.
+  // Show new rows in one step, so that no frame mixes old and new rows.
   show(rows: Rows, hidden: readonly string[]): void {
     const before = this.shown;
     const another = before?.query !== rows.query;
@@ -167,7 +167,7 @@ export class Grid {
       this.total = rows.total;
       this.base = boundedBase(ends ? rows.total : this.base, rows.total);
       this.api.setRowCount(places, true);
-      // A grid that became shorter scrolls up now, not in the next frame.
+      // After the grid became shorter, scroll up now, not in the next frame.
       if (ends) this.api.ensureIndexVisible(places - 1, "bottom");
     }
     if (another) this.base = 0;
@@ -178,7 +178,7 @@ export class Grid {
     this.flash(before, rows);
   }
 
-  // Nothing, until rows are shown again: those of one table never stand under the name of another.
+  // Remove all rows, so that rows of one table are never shown under the name of another.
   clear(): void {
     this.shown = null;
     this.total = this.base = 0;
@@ -193,7 +193,7 @@ export class Grid {
     return { first: this.base + first, last: this.base + Math.max(last, first + this.capacity - 1) };
   }
 
-  // The rows that really are on the screen, for people to read.
+  // The visible rows, without the rendered rows around them.
   get visible(): Viewport {
     const first = this.api.getFirstDisplayedRowIndex();
     const last = this.api.getLastDisplayedRowIndex();
@@ -222,11 +222,11 @@ export class Grid {
     if (column && this.total > 0) this.api.setFocusedCell(focused?.rowIndex ?? this.visible.first - this.base, focused?.column ?? column);
   }
 
-  // AG Grid decides whether the rows follow their bar: only theirs counts.
+  // Handle scrolling of the rows' own viewport; AG Grid has other scrollable elements.
   private onScrolled({ classList, scrollTop, scrollHeight, clientHeight }: HTMLElement): void {
     const isAll = placesFor(this.total) === this.total;
     if (isAll || !classList.contains(VIEWPORT) || scrollTop === this.scrolledTo) return;
-    // The least that the bar can be dragged by, or nearly so.
+    // About the smallest distance by which the scrollbar can be dragged.
     const isJump = Math.abs(scrollTop - this.scrolledTo) > scrollHeight / clientHeight / 4;
     this.scrolledTo = scrollTop;
     const place = Math.floor(scrollTop / ROW_HEIGHT);
@@ -234,12 +234,12 @@ export class Grid {
     else if (isAtEdge(place, this.base, this.total)) this.moveTo(this.base + place, scrollTop % ROW_HEIGHT);
   }
 
-  // The same places show other rows.
+  // Show other rows at the same positions.
   private jump(base: number): void {
     if (base === this.base) return;
     this.base = base;
     this.refresh();
-    // Keys go on from where one looks, once that is still: browsers scroll in many steps.
+    // Move the focus to the visible rows once scrolling has stopped: browsers scroll in many steps.
     clearTimeout(this.settling);
     this.settling = window.setTimeout(() => {
       const focused = this.api.getFocusedCell();
@@ -248,7 +248,7 @@ export class Grid {
     }, SETTLED_MS);
   }
 
-  // The same rows go to other places, without a move that could be seen.
+  // Move the visible rows to other positions, without a visible change.
   private moveTo(row: number, rest: number): void {
     const focused = this.api.getFocusedCell();
     const focusedRow = focused && this.base + focused.rowIndex;
@@ -274,14 +274,14 @@ export class Grid {
     this.numberRows();
   }
 
-  // For those who hear the page: which row of the table it is, not which place.
+  // Set the row numbers for screen readers to numbers in the table, not positions in the grid.
   private numberRows(): void {
     if (placesFor(this.total) === this.total) return;
     this.host.querySelector("[aria-rowcount]")?.setAttribute("aria-rowcount", String(this.total + 1));
     for (const [index, line] of this.lines()) line.setAttribute("aria-rowindex", String(index + 2));
   }
 
-  // The rows in the document, by their number in the table.
+  // Return the rendered rows with their numbers in the table.
   private lines(): [number, Element][] {
     const found = [...this.host.querySelectorAll(".ag-row[row-index]")];
     return found.map((line) => [this.base + Number(line.getAttribute("row-index")), line]);
@@ -292,7 +292,7 @@ export class Grid {
     const widths = columns.map((column, i) =>
       columnWidth(column.name, column.type, rows.slice(0, 100).map((row) => this.textOf(row[i] as Value, column, i))),
     );
-    // A little too wide is made to fit; much too wide scrolls.
+    // Columns that are slightly too wide are squeezed; if they are much too wide, the grid scrolls.
     const fits = widths.reduce((sum, width) => sum + width, 0) * SQUEEZE < this.host.clientWidth - 20;
     this.api.setGridOption(
       "columnDefs",
@@ -303,7 +303,7 @@ export class Grid {
     );
   }
 
-  // Whether a column has more digits than before: then all its cells are written anew.
+  // Update the decimals of each column; return whether one has changed, so that its cells must be redrawn.
   private countDecimals({ columns, rows }: Rows, anew: boolean): boolean {
     const before = anew ? [] : this.decimals;
     this.decimals = columns.map(({ type }, i) =>
@@ -317,7 +317,7 @@ export class Grid {
     return isNumber ? numberText(value, this.decimals[i] ?? 0) : valueText(value, type);
   }
 
-  // The moment in UTC, and the number with all its digits, for those who point at it.
+  // Set a tooltip: the time in UTC, or the number with all digits.
   private explain(target: HTMLElement): void {
     const cell = target.closest<HTMLElement>(".ag-cell");
     const [, column] = /^t\d+c(\d+)$/.exec(cell?.getAttribute("col-id") ?? "") ?? [];
@@ -330,7 +330,7 @@ export class Grid {
   private columnDef(column: Column, i: number, width: number, fits: boolean, hide: boolean): ColDef {
     const tagged = TAGGED.has(column.name);
     return {
-      // Of letters and digits: names of columns are anything, and this goes into selectors.
+      // Only letters and digits, because it is used in selectors; a column name can have any characters.
       colId: `t${this.serial}c${i}`,
       headerName: column.name,
       headerComponent: HeaderCell,
@@ -349,7 +349,7 @@ export class Grid {
 
   private flash(before: Rows | null, after: Rows): void {
     const lines = new Map(this.lines());
-    // A place that now shows another row must not keep the light of the one before.
+    // A position that now shows another row must not keep the highlight of the previous row.
     for (const cell of this.host.querySelectorAll(".ag-cell.changed")) {
       const index = this.base + Number(cell.closest(".ag-row")?.getAttribute("row-index"));
       if (idAt(before, index) !== idAt(after, index)) cell.classList.remove("changed");
@@ -370,7 +370,7 @@ export class Grid {
     if (event.key === "Enter" && !event.ctrlKey && !event.metaKey) this.events.onOpen(this.base + rowIndex);
   }
 
-  // Without a selection, copying takes the value of the cell that has the focus.
+  // Copy the value of the focused cell if no text is selected.
   private onCopy(event: ClipboardEvent): void {
     const cell = this.api.getFocusedCell();
     if (!cell || !event.clipboardData || !getSelection()?.isCollapsed) return;
@@ -396,7 +396,7 @@ interface HeaderParams extends IHeaderParams {
   headers: Set<HeaderCell>;
 }
 
-// Name, type, order and filter of a column. The cell around it has the focus: Enter sorts, F filters.
+// The header of a column: name, type, order and filter. The surrounding cell has the focus: Enter sorts, F filters.
 class HeaderCell implements IHeaderComp {
   private params!: HeaderParams;
   private readonly gui = element("div", "head");

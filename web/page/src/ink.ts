@@ -1,4 +1,4 @@
-// Colours and texts of what is drawn on a canvas: those of the page's styles, as they are at that moment.
+// Colours and text widths for drawing on a canvas, from the current styles of the page.
 
 export const FONT = '12px system-ui, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
 

@@ -1,4 +1,4 @@
-// Keys that work anywhere on the page, and the help that lists them.
+// Keyboard shortcuts of the page, and the help that lists them.
 
 import { button, byId, element } from "./dom";
 
@@ -27,7 +27,7 @@ const LISTED: [string, string][] = [
   ["c", "choose columns"],
   ["h", "open or close the chart"],
   ["v", "saved views"],
-  ["q", "ask in SQL; there Ctrl+Enter runs, Ctrl+Space completes"],
+  ["q", "open SQL; Ctrl+Enter runs it, Ctrl+Space completes a word"],
   ["r", "review the candidate"],
   ["x", "clear filters and sort"],
   ["?", "this help"],
@@ -36,7 +36,7 @@ const LISTED: [string, string][] = [
   ["F", "on a column: filter it"],
   ["Ctrl+C", "copy the cell"],
   ["Alt+← →", "on a column: change its width"],
-  ["Esc", "close what is open"],
+  ["Esc", "close a dialog, a menu or the row"],
 ];
 
 export function startKeys(keys: Keys): void {

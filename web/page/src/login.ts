@@ -1,4 +1,4 @@
-// Signing in at the identity provider, where the server has one: the way there, who somebody is, and the way out.
+// Sign-in and sign-out at the identity provider, if the server has one, and the name of the user.
 
 import type { TurnoutClient as Client } from "@turnout/client";
 import { byId, setText } from "./dom";
@@ -7,7 +7,7 @@ const MOST_CHARACTERS = 2000;
 
 export const hasLogin = document.querySelector<HTMLMetaElement>('meta[name="login"]')?.content === "yes";
 
-// The address leads back to what is looked at; a very long one (a SELECT) is left behind, and the editor still has it.
+// Go to the sign-in, and return to this address. A very long address (a SELECT) is dropped; the editor keeps its text.
 export function signIn(): void {
   const here = (location.pathname + location.search + location.hash).replaceAll("\\", "%5C");
   location.assign(`/login?next=${encodeURIComponent(here.length > MOST_CHARACTERS ? "/" : here)}`);
@@ -18,7 +18,7 @@ export function startLogin(): void {
   byId("sign-out").addEventListener("click", () => void signOut());
 }
 
-// The name of who has signed in, and nothing where a token was given.
+// Show the name of the signed-in user; nothing if a token was used.
 export async function showPerson(client: Client): Promise<void> {
   if (!hasLogin) return;
   const who = await client.me().catch(() => null);
@@ -28,7 +28,7 @@ export async function showPerson(client: Client): Promise<void> {
   byId("person").hidden = byId("sign-out").hidden = !isPerson;
 }
 
-// The issuer ends its own session at the address that the server answers, or the next sign-in would ask nothing.
+// Sign out, also at the issuer by the address that the server returns; otherwise the next sign-in would ask nothing.
 async function signOut(): Promise<void> {
   const answer = await fetch("/logout", { method: "POST" }).catch(() => null);
   const out = answer?.ok ? ((await answer.json()) as { url: string }).url : "/";

@@ -1,4 +1,4 @@
-// The page, put together: one client, the parts that show what it tells, and the address. Nothing here can change a row.
+// The entry point of the page, which connects the client, the parts of the page and the address. It changes no rows.
 
 import { connect, type ConnectionState, type Status, type TableInfo } from "@turnout/client";
 import { emptyView, fromHash, toHash, type Place, type SqlText, type View } from "./address";
@@ -79,7 +79,7 @@ const prompt = new TokenPrompt(token, (given) => {
   client.reconnect({ token: given });
 });
 
-// What works on the table that is looked at, and on nothing else.
+// Wrap an action that works only in the table view.
 const onTable = (act: () => void) => () => {
   if (tab === "table") act();
 };
@@ -132,7 +132,7 @@ function toSwap(): void {
   byId("swap").querySelector<HTMLElement>("input, select")?.focus();
 }
 
-// `byUser`: somebody chose it, so that Back leads to what was looked at before.
+// Open a table; `byUser` adds an entry to the browser's history.
 function open(view: View, byUser = false): void {
   showTab("table");
   pane.open(view);
@@ -163,7 +163,7 @@ function showTab(next: Tab): void {
   document.body.classList.toggle("reviewing", tab === "review");
 }
 
-// Another table keeps a chart open: which one fits it is found anew.
+// Open another table; an open chart becomes the default chart of that table.
 function openTable(table: string): void {
   open({ ...emptyView(table), chart: pane.view.chart && "auto" }, true);
 }
@@ -205,7 +205,7 @@ function onConnection(state: ConnectionState): void {
   }
 }
 
-// What the server would have to do cannot be asked for, and what it said last is not true any more.
+// Disable actions while the server is away, and mark its last state as old.
 function onAway(away: boolean): void {
   header.setAway(away);
   swap.setAway(away);
@@ -222,7 +222,7 @@ function onStatus(status: Status): void {
   pane.setTrouble(status.ready === false ? (status.reason ?? "") : "");
   example.show(status);
   sign.showTab(nameNow(), status);
-  // Counts of another generation are other counts.
+  // Another generation has other row counts.
   if (generation !== null && generation !== status.generation) void readTables();
   generation = status.generation;
 }
@@ -238,7 +238,7 @@ function onRows(rows: Rows): void {
   if (pane.view.where === "" && pane.view.filters.length === 0) list.setCount(rows.table, rows.total);
 }
 
-// Names and counts of all tables; while nobody looks, nobody asks.
+// Read the names and row counts of all tables, unless the browser tab is hidden.
 async function readTables(): Promise<void> {
   clearTimeout(tablesTimer);
   if (document.hidden || client.connection.state !== "live") return;
@@ -254,7 +254,7 @@ async function readTables(): Promise<void> {
     }
     if (tab === "table") list.choose(pane.view.table);
   } catch (error) {
-    console.warn("the list of tables could not be read:", String(error));
+    console.warn("cannot read the list of tables:", String(error));
   }
   clearTimeout(tablesTimer);
   tablesTimer = window.setTimeout(() => void readTables(), TABLES_MS);

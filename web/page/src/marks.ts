@@ -1,11 +1,11 @@
-// Where the tables moved: a vertical line at each swap of the time that is shown, with the generation that it led to.
+// Marks of swaps in a line chart: a vertical line at each swap, with its new generation.
 
 import uPlot from "uplot";
 import { colour, FONT, textWidth } from "./ink";
 import { labelRows } from "./shape";
 
 export const MARK_HEIGHT = 18;
-// Labels are above the lines, in so many rows.
+// The number of label rows above the chart.
 export const markRows = (swaps: number): number => Math.min(swaps, 3);
 const PAD = 5;
 
@@ -16,7 +16,7 @@ export function drawMarks(u: uPlot, swaps: readonly { time: number; generation: 
   const places = swaps.map(({ time }) => u.valToPos(time, "x", true));
   const spans = places.map((at, i) => {
     const width = (textWidth(labels[i]!) + 2 * PAD) * scale;
-    // At the right edge there is no room beside the line.
+    // At the right edge the label is left of the line.
     const left = at + width > bbox.left + bbox.width ? at - width : at;
     return [left, left + width] as const;
   });

@@ -1,4 +1,4 @@
-// Names of columns as the server takes them in `sort`, `by` and `values`: plain words as they are, all others quoted.
+// Column names for the parameters `sort`, `by` and `values`: plain words unchanged, all others quoted.
 
 export function quoted(name: string): string {
   return /^[A-Za-z0-9_]+$/.test(name) ? name : `"${name.replace(/["\\]/g, "\\$&")}"`;

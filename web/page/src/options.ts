@@ -1,5 +1,5 @@
-// The options of a select. Those that stay are left alone: a list that is open must not close because of a new row. What
-// a link names and the list does not have is there too, so that what is shown and what is chosen are the same.
+// Set the options of a select element. Unchanged options are not replaced, because that would close an open list. A
+// chosen value that is not in the list, such as one from a link, is added.
 
 export function setOptions(select: HTMLSelectElement, options: readonly (readonly string[])[], chosen: string): void {
   const known = options.some(([value]) => value === chosen) ? options : [...options, [chosen, chosen]];

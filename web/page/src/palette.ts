@@ -1,16 +1,16 @@
-// Which colour a line has: the one that it had before, whatever its rank is now. Pure.
+// The colours of lines: a line keeps its colour when its rank changes. Pure.
 
 export class Palette {
   private readonly size: number;
-  // From the name to its colour, the one that was seen last at the end.
+  // The colour of each name, with the most recently used name last.
   private readonly known = new Map<string, number>();
 
   constructor(size: number) {
     this.size = size;
   }
 
-  // Colours of at most `size` names that are shown together, all different. New names take what nobody has, then what
-  // was gone longest; of several, the first in the alphabet takes first, so that a reload shows the same.
+  // Return different colours for at most `size` names. A new name gets an unused colour, or else that of the least
+  // recently used name. New names are served in alphabetical order, so that a reload gives the same colours.
   of(names: readonly string[]): number[] {
     const shown = new Set(names);
     const fresh = [...shown].filter((name) => !this.known.has(name)).sort();

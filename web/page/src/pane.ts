@@ -1,5 +1,5 @@
-// The chosen table: one live window that follows the screen, another one when something else is asked for, and the rows
-// of before until its first answer. What can be shown when is decided by `rows.ts`.
+// The table view: one live window that follows scrolling. Another query opens another window; the previous rows stay
+// visible until its first answer. `rows.ts` decides when rows can be shown.
 
 import { rowId, TurnoutError, type TurnoutClient, type WindowInfo, type WindowSubscription } from "@turnout/client";
 import { emptyView, type View } from "./address";
@@ -16,7 +16,7 @@ import { canShow, clamp, shouldMove, spanFor, type Column, type Rows, type Span,
 import { exampleOf, isJournal } from "./tables";
 import { ANY_TEXT, describe, nextSort, sortText, whereOf, type Filter, type SortKey } from "./where";
 
-// Not more often than this while somebody scrolls; the last place is always asked for.
+// The minimum time between two moves of the window while scrolling; the last position is always requested.
 const MOVE_MS = 60;
 const TYPING_MS = 350;
 const BUSY_MS = 250;
@@ -24,7 +24,7 @@ const NEWEST_FIRST: SortKey[] = [{ column: "ts", descending: true }];
 const PANEL_TABLE = "join_quality";
 const ROW = "_row";
 
-// One question to the server, and the span of rows that was asked for last.
+// One query to the server, with the last requested span of rows.
 interface Query {
   serial: number;
   table: string;
@@ -50,7 +50,7 @@ export class Pane {
   private readonly chart: ChartPane;
   private readonly where = byId<HTMLInputElement>("where");
   private readonly search = byId<HTMLInputElement>("search");
-  // The row of an address, which may be anywhere in the table.
+  // The subscription to a row that was opened by its address, anywhere in the table.
   private alone: WindowSubscription | null = null;
   private shown: Rows | null = null;
   private current: Query | null = null;
@@ -61,7 +61,7 @@ export class Pane {
   private asPanel = true;
   private away = false;
   private trouble = "";
-  // The last question was refused: the rows are those of `current`.
+  // The last query was refused: the visible rows are those of `current`.
   private isWrong = false;
 
   constructor(client: TurnoutClient, events: PaneEvents) {
@@ -97,7 +97,7 @@ export class Pane {
       box.addEventListener("keydown", (event) => {
         if (event.key === "Escape" && !box.value) this.grid.focus();
         if (event.key === "ArrowDown") this.grid.focus();
-        // Of two boxes in one form, Enter submits neither.
+        // Enter does not submit a form that has two text fields.
         if (event.key === "Enter") this.applyWhere();
       });
     }
@@ -112,7 +112,7 @@ export class Pane {
     });
   }
 
-  // Look at something else. The rows of before stay until the first rows come, unless they are of another table.
+  // Open a view. The previous rows stay until the first new rows arrive, unless they are of another table.
   open(view: View): void {
     const other = view.table !== (this.current?.table ?? this.view.table);
     if (view.row !== this.view.row) this.row.close();
@@ -147,19 +147,19 @@ export class Pane {
     this.events.onView(this.view);
   }
 
-  // The text that is searched for is a filter like others: links, charts, downloads and saved views have it, too.
+  // Show the condition and the search text. The search text is a filter, so links, charts and downloads use it, too.
   private showBoxes(): void {
     this.where.value = this.view.where;
     this.search.value = this.view.filters.find(({ column }) => column === ANY_TEXT)?.values[0] ?? "";
   }
 
-  // The server is away, or back.
+  // Set whether the server is away.
   setAway(away: boolean): void {
     this.away = away;
     this.showEmpty();
   }
 
-  // Why the server is not ready, for a table that is empty because of it.
+  // Set the reason why the server is not ready, which is shown in an empty table.
   setTrouble(trouble: string): void {
     this.trouble = trouble;
     this.showEmpty();
@@ -175,7 +175,7 @@ export class Pane {
     for (const place of ["total", "range", "place"]) setText(byId(place), "");
   }
 
-  // What to look at later: nothing is asked for before it is opened.
+  // Set the view without opening it; nothing is requested yet.
   prepare(view: View): void {
     this.view = view;
   }
@@ -220,7 +220,7 @@ export class Pane {
     if (this.shown) openColumns(byId("columns"), this.shown.columns, this.view.hidden, (hidden) => this.setHidden(hidden));
   }
 
-  // What was asked for, as the server takes it.
+  // The current query, in the format of the server.
   get asked(): { table: string; where: ReturnType<typeof whereOf>; sort: string[] } {
     return {
       table: this.view.table,
@@ -282,7 +282,7 @@ export class Pane {
     this.onScroll();
   }
 
-  // The server ended the question, mostly because of a wrong `where`. The rows of before stay.
+  // Handle an error, mostly because of a wrong `where`. The previous rows stay.
   private failed(query: Query, error: TurnoutError): void {
     if (this.client.connection.state === "refused") return;
     if (query !== this.pending && query !== this.current) return;
@@ -349,7 +349,7 @@ export class Pane {
     this.showChart();
   }
 
-  // The chart has the filter of the rows.
+  // Show the chart with the same filter as the rows.
   private showChart(): void {
     const { table, where } = this.asked;
     this.chart.show(this.view.chart, { table, where });
@@ -389,7 +389,7 @@ export class Pane {
     toggle.setAttribute("aria-pressed", String(panel));
     byId("panel").hidden = !panel;
     byId("grid").inert = panel;
-    // A panel shows all views: there is nothing to filter.
+    // The panel shows all views, so it needs no filter.
     byId("filter").hidden = panel;
   }
 
@@ -404,7 +404,7 @@ export class Pane {
     this.showEmpty();
   }
 
-  // Why there are no rows.
+  // Show the reason why there are no rows.
   private showEmpty(): void {
     const { shown: rows } = this;
     const empty = byId("empty");
@@ -415,7 +415,7 @@ export class Pane {
     setText(empty.firstElementChild!, rows ? here : `The rows of ${this.view.table} appear here when the server answers again.`);
   }
 
-  // Said only when it takes a while: most answers are there at once.
+  // Show the busy state only after a delay, because most answers arrive at once.
   private setBusy(busy: boolean): void {
     clearTimeout(this.busy);
     const main = byId("main");
@@ -423,7 +423,7 @@ export class Pane {
     else main.removeAttribute("aria-busy");
   }
 
-  // What the rows on the screen are filtered by, where that is not what was asked for.
+  // Describe the filter of the visible rows if it is not the requested one.
   private inForceText(): string {
     const { current } = this;
     if (!this.isWrong || !current) return "";

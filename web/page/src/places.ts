@@ -1,10 +1,10 @@
-// A table may have more rows than a browser can paint one below the other: past some 2^24 pixels lines and letters go
-// astray. So the grid has at most so many places, and shows the rows from `base` on in them. Small scrolls move among the
-// places, row by row; a jump goes as far into the table as the bar went. Pure.
+// Positions of the grid. A table can have more rows than a browser can render: beyond about 2^24 pixels the layout
+// breaks. So the grid has a limited number of positions, which show the rows from `base` on. Small scrolls move row by
+// row among the positions; a jump moves to the same fraction of the table as the scrollbar. Pure.
 
-// At 30 pixels each less than half of what is painted well.
+// The maximum number of positions: at 30 pixels each, less than half of what browsers render correctly.
 export const MOST_PLACES = 250_000;
-// So near to the first or last place others are taken, while there are rows beyond it, with so much room then.
+// Within EDGE positions of an end, `base` is moved if there are more rows; then there are at least ROOM positions left.
 const EDGE = 1_000;
 const ROOM = 25_000;
 
@@ -14,7 +14,7 @@ const bounded = (value: number, low: number, high: number): number => Math.max(l
 
 export const boundedBase = (base: number, total: number): number => bounded(base, 0, total - placesFor(total));
 
-// Where a jump leads: `share` is how far the bar is between its ends.
+// Return the base after a jump; `share` is the position of the scrollbar from 0 to 1.
 export function baseAt(share: number, total: number): number {
   return boundedBase(Math.round(bounded(share, 0, 1) * (total - placesFor(total))), total);
 }
@@ -24,7 +24,7 @@ export function isAtEdge(place: number, base: number, total: number): boolean {
   return (place < EDGE && base > 0) || (place > places - EDGE && base < total - places);
 }
 
-// The base with which `row` is as far from the ends as it is in the table, and never too near.
+// Return the base that puts `row` at its relative position in the table, but not near an end of the grid.
 export function baseAround(row: number, total: number): number {
   const places = placesFor(total);
   const place = bounded((row / total) * places, Math.min(row, ROOM), places - Math.min(total - row, ROOM));

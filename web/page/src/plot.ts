@@ -1,5 +1,5 @@
-// Shapes on a canvas, by uPlot. Another shape of the same kind replaces the data; one of another kind is drawn first and
-// then takes the place of the one before, so that no frame is empty. Loaded when the first chart is opened.
+// Drawing of charts on a canvas with uPlot. A shape of the same kind only replaces the data; another kind is drawn
+// before the old chart is removed, so that no frame is empty. This module is loaded when the first chart is opened.
 
 import uPlot from "uplot";
 import { brief, clock, exact, momentText, type Bars, type Bins, type Lines, type Shape } from "./shape";
@@ -9,7 +9,7 @@ import { colour, FONT, textWidth, lineColour } from "./ink";
 const BAR_HEIGHT = 84;
 const LEAST_BAR_HEIGHT = 20;
 const LABEL_GAP = 8;
-// So many points of a line are marked each.
+// Lines with fewer points than this show a mark at each point.
 const MOST_POINTS = 40;
 
 export class Plot {
@@ -63,7 +63,7 @@ export class Plot {
   }
 
   private options(shape: Shape): uPlot.Options {
-    // What is drawn later has the same kind, but other data: each function looks at what is shown then.
+    // The data changes while the kind stays the same, so each function reads the current shape.
     const now = <S extends Shape>(): S => this.shape as S;
     const shared = { ...this.size, legend: { show: false }, cursor: { show: false }, ms: 1 as const };
     if (shape.kind === "bars") return { ...shared, ...barOptions(() => now<Bars>()) };
@@ -116,7 +116,7 @@ function valueAxis(): uPlot.Axis {
   return { ...AXIS, side: 3, values, size, space: 40 };
 }
 
-// Bars lie: names of groups are long, and read from left to right.
+// Return the options of horizontal bars, which leave space for long group names.
 function barOptions(shape: () => Bars): Part {
   const short = (u: uPlot): string[] => shape().labels.map((label) => cut(label, u.width * 0.38));
   const widest = (): number => Math.max(0, ...shape().values.map((value) => textWidth(value === null ? "none" : brief(value))));
@@ -201,7 +201,7 @@ function binOptions(shape: () => Bins): Part {
 function lineOptions(shape: () => Lines, lines: number): Part {
   const flat = (_: uPlot, min: number, max: number): [number, number] => {
     if (min === null || max === null) return [0, 1];
-    // Values that hardly move are shown large; all others from nought.
+    // If the values vary little, the axis is zoomed; otherwise it starts at zero.
     if (min > 0 && min > max * 0.7) return uPlot.rangeNum(min, max === min ? max + 1 : max, 0.15, true) as [number, number];
     return zeroBased(min, max);
   };
@@ -229,7 +229,7 @@ function lineOptions(shape: () => Lines, lines: number): Part {
       ...Array.from({ length: lines }, (_, i) => ({
         stroke: () => lineColour(shape().colours[i] ?? i),
         width: 2,
-        // A single moment has no line.
+        // A line of a single point would be invisible without a mark.
         points: { show: (u: uPlot) => shape().along !== undefined && u.data[0].length < MOST_POINTS, size: 5 },
         paths: shape().along ? uPlot.paths.linear!() : uPlot.paths.stepped!({ align: 1 }),
       })),
@@ -237,7 +237,7 @@ function lineOptions(shape: () => Lines, lines: number): Part {
   };
 }
 
-// A line over the last minutes has only times of the day; the line of a SELECT has any moments, or numbers.
+// Label the x axis: a line of the last minutes has times of day; a line of a SELECT has any times, or numbers.
 function alongTexts(splits: number[], step: number, along: Lines["along"]): string[] {
   if (along === "number") return splits.map(exact);
   if (along === "time") return moments(splits, step, false);
@@ -250,7 +250,7 @@ function zeroBased(min: number, max: number): [number, number] {
   return low === high ? [0, 1] : [low, high];
 }
 
-// Without the day where all are of one.
+// Format times, without the day if it is the same for all.
 function moments(splits: number[], step: number, date: boolean): string[] {
   const texts = splits.map((split) => momentText(split, step, date));
   const days = new Set(texts.map((text) => text.slice(0, 10)));

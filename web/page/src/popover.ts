@@ -1,4 +1,4 @@
-// One small box at a time beside what opened it: closes by Escape or a click elsewhere, and gives the focus back.
+// The popover beside the element that opened it. Escape or a click elsewhere closes it and restores the focus.
 
 import { byId } from "./dom";
 

@@ -1,4 +1,4 @@
-// What went wrong, for people who look at the page: hints of the server that only programs can follow are put in their words.
+// Error texts for users of the page: hints of the server that are meant for programs are reworded.
 
 import { TurnoutError } from "@turnout/client";
 import { element } from "./dom";
@@ -19,7 +19,7 @@ export function hintOf({ hint }: TurnoutError): string {
   return FITTING.reduce((text, [of, fitting]) => text.replace(of, fitting), hint);
 }
 
-// Where the documentation says what the code of an answer means and what to do; null for what no server answered.
+// Return the address of the documentation of an error code; null if the error did not come from a server.
 export function errorPage(error: unknown): string | null {
   return error instanceof TurnoutError && error.status !== null ? `/docs/reference/errors.html#${error.code}` : null;
 }

@@ -1,4 +1,4 @@
-// The progress of a build: a bar, a line that says how far it is, and the plan that is built.
+// The progress of a build: a bar, a line of text, and the plan that is built.
 
 import type { Progress } from "@turnout/client";
 import { localMoments } from "./clock";
@@ -12,7 +12,7 @@ const STEPS: Record<NonNullable<Progress["step"]>, string> = {
   publishing: "publishing",
 };
 
-// What is done now, how far it is, and how long it takes yet, as far as that is known.
+// Describe the current step, the progress and the remaining time, as far as they are known.
 export function progressText({ generation, state, step, percent, lag, secondsLeft }: Progress): string {
   const parts = [step ? STEPS[step] : words(state)];
   if (typeof percent === "number") parts.push(`${Math.floor(percent)}\u00a0%`);
@@ -25,7 +25,7 @@ export function showProgress(progress: Progress | null): void {
   byId("building").hidden = !progress;
   if (!progress) return;
   const bar = byId<HTMLProgressElement>("progress");
-  // Without a value the bar says only that something goes on.
+  // Without a value the bar is indeterminate.
   if (typeof progress.percent === "number") bar.value = progress.percent;
   else bar.removeAttribute("value");
   setText(byId("progress-text"), progressText(progress));

@@ -1,4 +1,4 @@
-// How well the join matches, as bars: for each view, which of its rows found a partner.
+// The quality of the joins as bars: for each view, the share of rows with a match.
 
 import { element } from "./dom";
 import { number, percent } from "./format";
@@ -23,7 +23,7 @@ const MATCHED: Bars[] = [
   ["Right rows with a match", ({ rightRows, unmatchedRight }) => rightRows - unmatchedRight, ({ rightRows }) => rightRows],
 ];
 
-// The joins of two generations, each view beside itself.
+// Compare the joins of two generations, view by view.
 export function compareQuality(panel: HTMLElement, now: readonly Quality[], then: readonly Quality[]): void {
   const views = [...new Set([...now, ...then].map(({ view }) => view))];
   const heads = ["", "now", "candidate"].map((text) => element("th", "", text));
@@ -61,7 +61,7 @@ function card(quality: Quality): HTMLElement {
     ...fact("matched rows", quality.matched, ""),
     ...fact("left rows without a match", unmatchedLeft, ""),
     ...fact("right rows without a match", unmatchedRight, ""),
-    ...fact("duplicate right keys", duplicateRightKeys, "the newest counts, unless duplicates: all"),
+    ...fact("duplicate right keys", duplicateRightKeys, "only the newest is used, unless duplicates: all"),
     ...fact("null keys", nullKeys, "these never match"),
     ...fact("keys left out", leftOutKeys, "they would have more rows than max_rows_per_key"),
   );

@@ -1,4 +1,4 @@
-// What a dry run found, for people to read.
+// The report of a dry run.
 
 import type { DryRunReport, Status } from "@turnout/client";
 import { localMoments } from "./clock";
@@ -41,7 +41,7 @@ function startText(start: unknown): string[] {
   return [typeof start === "string" ? start : JSON.stringify(start)];
 }
 
-// A list of names and types, or an object of them.
+// Format columns, given as a list of names and types or as an object.
 function columnsText(columns: unknown): string {
   if (Array.isArray(columns)) {
     return columns.map(({ name, type }: { name: string; type: string }) => `${name} ${type}`).join(", ");

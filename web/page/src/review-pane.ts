@@ -1,5 +1,5 @@
-// The review of a candidate: what would change if it were published, live, and the two buttons that decide. What the
-// figures and texts are is in review.ts, the rows side by side in review-rows.ts.
+// The review of a candidate: a live view of what publishing it would change, and the buttons Publish and Discard.
+// review.ts computes numbers and texts, review-rows.ts shows the rows side by side.
 
 import { TurnoutError, type Candidate, type Difference, type DifferenceSubscription, type Status, type TableInfo, type TurnoutClient } from "@turnout/client";
 import { button, byId, element, fit, say, setText } from "./dom";
@@ -20,7 +20,7 @@ const TYPING_MS = 350;
 const COLUMNS_NAMED = 3;
 const MOST_REASONS = 50;
 
-const FIGURES = ["now", "candidate", "added", "removed", "changed", "columns that change"];
+const FIGURES = ["now", "candidate", "added", "removed", "changed", "changed columns"];
 
 export interface ReviewEvents {
   onReview(): void;
@@ -36,15 +36,15 @@ export class ReviewPane {
   private readonly where = byId<HTMLInputElement>("review-where");
   private readonly found = new Map<string, Difference | TurnoutError>();
   private subs: { close(): void }[] = [];
-  // The rows of the table that was chosen; `subs` has the figures of all.
+  // The subscription to the rows of the chosen table; `subs` has those to the numbers of all tables.
   private chosen: DifferenceSubscription | null = null;
   private tables: string[] = [];
   private listed = "";
   private entries: readonly Entry[] = [];
   private status: Status | null = null;
-  // The candidate that is looked at. When it is none any more it stays here, so that its end can be told.
+  // The reviewed candidate. It is kept when it is published or removed, so that the page can report its end.
   private candidate: Candidate | null = null;
-  // The generation that it is compared with: the one that was published when it was opened.
+  // The generation that was published when the review was opened; the candidate is compared with it.
   private beside = 0;
   private isOpen = false;
   private openedAt = 0;
@@ -135,7 +135,7 @@ export class ReviewPane {
     return this.candidate !== null && this.status?.candidate?.generation === this.candidate.generation;
   }
 
-  // The candidate may be another one by now, or none.
+  // Follow the status: the candidate may have been replaced or removed.
   private follow(): void {
     const { status } = this;
     if (!status) return;
@@ -155,7 +155,7 @@ export class ReviewPane {
     this.showStanding();
   }
 
-  // What is compared, or why there is nothing to compare.
+  // Show the comparison, or the reason why there is none.
   private showStanding(): void {
     const { candidate, status } = this;
     byId("review-body").hidden = !candidate;
@@ -164,7 +164,7 @@ export class ReviewPane {
     this.showButtons();
     this.showTime();
     if (!status) return;
-    // One that was just built shows in the next status.
+    // A candidate that was just built appears in the next status.
     if (!candidate) return performance.now() < this.openedAt + NONE_MS ? undefined : this.showNone();
     if (this.isCurrent) return this.showAsked(candidate);
     this.end();
@@ -174,7 +174,7 @@ export class ReviewPane {
 
   private showNone(): void {
     const form = button("button", "Open the swap form", () => this.events.onForm());
-    showSaid("unchanged", "There is no candidate now.", element("p", "", "Review in the swap form builds one beside what is shown."), form);
+    showSaid("unchanged", "There is no candidate now.", element("p", "", "Review in the swap form builds one."), form);
   }
 
   private wayOn(): HTMLElement {
@@ -196,7 +196,7 @@ export class ReviewPane {
     setText(byId("review-note"), this.isCurrent ? `${beside}, ${timeLeft(candidate, Date.now())}` : "");
   }
 
-  // Not `disabled`: the button that was pressed keeps the focus.
+  // aria-disabled instead of `disabled`, so that the pressed button keeps the focus.
   private showButtons(): void {
     const off = String(this.busy || this.away);
     for (const id of ["review-publish", "review-discard"]) {
@@ -206,7 +206,7 @@ export class ReviewPane {
     byId("review-viewer").hidden = !this.isViewer || !this.isCurrent;
   }
 
-  // Only what is seen: when another candidate has come since, it is refused.
+  // Decide on the visible candidate; the server refuses it if the candidate was replaced meanwhile.
   private async decide(action: "publish" | "discard", force = false): Promise<void> {
     const { candidate } = this;
     if (!candidate || this.busy || this.away || this.isViewer) return;
@@ -227,11 +227,11 @@ export class ReviewPane {
     this.follow();
   }
 
-  // -- what differs
+  // -- the differences
 
   private ask(): void {
     this.end();
-    if (!this.tables.length) return; // they come next, and ask again
+    if (!this.tables.length) return; // setTables() calls again
     this.found.clear();
     this.rows.clear();
     this.limit = FIRST_ROWS;
@@ -256,9 +256,9 @@ export class ReviewPane {
   }
 
   private showFound(table: string, found: Difference | TurnoutError): void {
-    // A generation that has just gone: the status says so next, and the figures of before stay.
+    // The generation was just removed: keep the last numbers until the next status.
     if (found instanceof TurnoutError && this.found.has(table)) return;
-    // A table of the store, which no generation has: nothing in it can differ.
+    // A table that belongs to no generation cannot differ.
     if (found instanceof TurnoutError && found.code === "unknown_table") this.tables = this.tables.filter((name) => name !== table);
     this.found.set(table, found);
     this.showFigures();
@@ -371,7 +371,7 @@ export class ReviewPane {
   }
 }
 
-// The columns that change most; those that only one side has are no less of a change.
+// List the columns that change most, then new and removed columns.
 function columnsText(found: Difference): string {
   if (found.missing) return found.missing === "from" ? "a new table" : "the table is removed";
   const changed = mostChanged(found);

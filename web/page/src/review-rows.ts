@@ -1,5 +1,5 @@
-// The rows of a review, side by side: each cell of a changed row has what it was and what it would be. A plain table: at
-// most a thousand rows are shown, and the figures above tell of all.
+// The rows of a review: each changed cell has the old and the new value. A plain table is enough, because at most a
+// thousand rows are shown; the numbers above count all of them.
 
 import type { ChangedRow, ColumnInfo, Difference } from "@turnout/client";
 import { isNumeric } from "./column-types";
@@ -43,7 +43,7 @@ export class ReviewRows {
     }
   }
 
-  // What was drawn is left alone where nothing has changed: somebody may be selecting text in it.
+  // Unchanged rows are not redrawn, because the user may be selecting text.
   show(found: Difference, { change, sort }: Review): void {
     this.sort = sort;
     const { counts, rows, total } = found;
@@ -65,7 +65,7 @@ export class ReviewRows {
     setText(byId("review-shown"), "");
   }
 
-  // Buttons stay while the columns are the same: a click on one that is replaced while it is pressed would be lost.
+  // Keep the buttons while the columns are the same: replacing a button while it is pressed would lose the click.
   private drawHead(columns: readonly ColumnInfo[], key: readonly string[]): void {
     const drawn = JSON.stringify([columns.map(({ name, type }) => [name, type]), key]);
     if (drawn !== this.drawnHead) {
@@ -87,7 +87,7 @@ export class ReviewRows {
     const cell = element("th", isNumeric(type) ? "number" : "");
     cell.scope = "col";
     const sorts = button("", name, (event) => {
-      // At once: the next click may come before the rows.
+      // Set at once, because the next click may come before the rows arrive.
       this.sort = nextSort(this.sort, name, event.shiftKey || event.ctrlKey);
       this.events.onSort(this.sort);
     });

@@ -1,5 +1,4 @@
-// What a review tells: the figures of a candidate beside those of what is shown, its rows side by side, and what became
-// of it. Pure.
+// The texts and numbers of a review: the candidate compared with the published generation, and its end. Pure.
 
 import type { Candidate, ChangedRow, Difference, Status } from "@turnout/client";
 import { age, count, number, type Value } from "./format";
@@ -8,7 +7,7 @@ import type { SortKey } from "./where";
 
 export type Change = ChangedRow["change"];
 
-// Which rows are shown side by side, and in which order.
+// The table, filter and order of the rows of a review.
 export interface Review {
   table: string;
   where: string;
@@ -30,24 +29,24 @@ export function figuresOf({ counts: { added, removed, changed, same } }: Differe
   return { before: removed + changed + same, after: added + changed + same, added, removed, changed };
 }
 
-// `+1,204`, `−8`; nothing for none: what does not change needs no look.
+// Format a difference with its sign: `+1,204`, `−8`, `0`.
 export function signed(value: number): string {
   return value === 0 ? "0" : `${value > 0 ? "+" : "−"}${number(Math.abs(value))}`;
 }
 
-// The columns that change, the one that changes most first.
+// Return the changed columns, with the most changed first.
 export function mostChanged({ columns }: Difference): { name: string; changed: number }[] {
   return columns.filter(({ changed }) => changed > 0).sort((one, other) => other.changed - one.changed);
 }
 
-// How long the candidate stays, as people say it.
+// Describe the time until the candidate expires.
 export function timeLeft({ expiresAt }: Candidate, now: number): string {
   const left = Date.parse(expiresAt) - now;
   if (Number.isNaN(left)) return "";
   return left < 1000 ? "expires now" : `expires in ${age(left)}`;
 }
 
-// A cell of two rows: what it was, what it would be. `changed` only where both rows are there.
+// The old and the new value of a cell. `changed` is true only if both rows exist.
 export interface Pair {
   from: Value;
   to: Value;
@@ -59,12 +58,12 @@ export function pairOf({ change, from, to }: ChangedRow, column: string): Pair {
   return { from: before, to: after, changed: change === "changed" && JSON.stringify(before) !== JSON.stringify(after) };
 }
 
-// The line of the history that says how it was made.
+// Find the history entry of the candidate.
 export function madeBy({ generation }: Candidate, entries: readonly Entry[]): Entry | undefined {
   return entries.find((entry) => entry.generation === generation && entry.outcome === "candidate");
 }
 
-// What the message asked for, one line for each thing that it changes.
+// Describe the requested changes, one line for each.
 export function askedFor(candidate: Candidate, entries: readonly Entry[], published: string | null): string[] {
   const made = madeBy(candidate, entries);
   const detail = brokenGuards(made).length ? null : (made?.detail ?? null);
@@ -72,7 +71,7 @@ export function askedFor(candidate: Candidate, entries: readonly Entry[], publis
   return told.split(", ").filter(Boolean);
 }
 
-// What became of a candidate that is not there any more. The history says why, once it has come.
+// Describe the end of a candidate; the reason comes from the history, once the entry has arrived.
 export function endOf(gone: Candidate, status: Status, entries: readonly Entry[]): { kind: "published" | "gone"; text: string } {
   const { generation } = gone;
   if (status.generation === generation) return { kind: "published", text: `Generation ${generation} is published: all tables show it now.` };
@@ -84,7 +83,7 @@ export function endOf(gone: Candidate, status: Status, entries: readonly Entry[]
   return { kind: "gone", text: `Generation ${generation} is no longer a candidate${why}. The tables stay as they are.` };
 }
 
-// The bad records of a candidate, a line for each topic, the most frequent reason first.
+// A group of bad records of a candidate; `badText` makes one line for each topic, with the most frequent reason first.
 export interface BadGroup {
   topic: string;
   reason: string;
@@ -102,7 +101,7 @@ export function badText(groups: readonly BadGroup[]): string[] {
   return lines.length ? lines : ["None: every record of its topics could be read."];
 }
 
-// How many of the differences that are asked for are shown.
+// Describe how many of the differences are shown.
 export function shownText(shown: number, total: number): string {
   if (total === 0) return "";
   return shown < total ? `The first ${number(shown)} of ${count(total, "difference")}` : count(total, "difference");

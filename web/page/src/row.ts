@@ -1,5 +1,5 @@
-// One row, all of it: every column with its whole value, JSON spread over lines, each to copy. It follows its row while
-// that is among the rows here; a row that was opened by its address is followed wherever it is.
+// The panel of one row: every column with its full value, JSON indented, and copy buttons. It follows the row while the
+// row is in the loaded window; a row opened by its address has its own subscription.
 
 import { utcText } from "./clock";
 import { copyNow } from "./clipboard";
@@ -11,10 +11,10 @@ import { WhyPart } from "./why";
 
 export interface RowEvents {
   onClose(): void;
-  // Where rows have addresses: the id of the row that was opened.
+  // Called with the id of an opened row, if rows have addresses.
   onOpen?(id: string): void;
   address?(): string;
-  // Where rows are made of records: the answer for one.
+  // Returns the records of a row, if its table has records.
   why?(table: string, row: string): Promise<Why>;
 }
 
@@ -51,7 +51,7 @@ export class RowPanel {
     this.events.onOpen?.(id);
   }
 
-  // A row by its address: `rows` has it alone, or nothing where it is not in the table.
+  // Show a row by its address; `rows` contains only this row, or nothing if the table does not have it.
   showAlone(id: string, rows: Rows): void {
     const wasOpen = this.open?.id === id;
     this.panel.hidden = false;
@@ -61,7 +61,7 @@ export class RowPanel {
     this.open = { id, table: rows.table, generation: rows.generation, isAlone: true };
   }
 
-  // The row of another generation is another row: what was opened is kept, and said to be old.
+  // Update the open row. After a swap the ids differ, so the panel keeps the row and marks it as old.
   follow(rows: Rows): void {
     if (!this.open) return;
     if (rows.table !== this.open.table) return this.close();
@@ -102,7 +102,7 @@ export class RowPanel {
 
   private draw(rows: Rows, place: number, isAlone = false): void {
     const row = rows.rows[place] ?? [];
-    // What has not changed is left alone: somebody may be selecting text in it.
+    // An unchanged row is not redrawn, because the user may be selecting text.
     const key = JSON.stringify([rows.table, rows.ids[place], rows.columns, row, this.pretty]);
     const title = isAlone ? "Row" : `Row ${number(rows.offset + place + 1)}`;
     if (key === this.drawn) {

@@ -1,5 +1,5 @@
-// The rows that are shown: always those of one message of the server, so that no frame ever mixes two moments. What to
-// ask for while somebody scrolls, and which cells have changed, are decided here. Pure.
+// The shown rows, which always come from one message of the server, so that no frame mixes two versions. This module
+// also decides which rows to request while scrolling, and which cells have changed. Pure.
 
 export interface Column {
   name: string;
@@ -8,7 +8,7 @@ export interface Column {
 
 export type Row = readonly unknown[];
 
-// One message, with the query that it answers: rows of another query are other rows, whatever their ids.
+// One message, with the number of its query: rows of different queries are different rows, even with equal ids.
 export interface Rows {
   query: number;
   table: string;
@@ -26,7 +26,7 @@ export interface Span {
   limit: number;
 }
 
-// The rows on the screen, both included.
+// The first and the last visible row.
 export interface Viewport {
   first: number;
   last: number;
@@ -35,12 +35,12 @@ export interface Viewport {
 const STEP = 25;
 const MOST = 600;
 
-// Undefined is "not here yet"; null is a value.
+// Return the value of a cell; undefined means "not loaded yet", null is a value.
 export function cellAt(rows: Rows | null, index: number, column: number): unknown {
   return rows?.rows[index - rows.offset]?.[column];
 }
 
-// The screen, and as much again on both sides, in steps: small scrolls ask for nothing new.
+// Return the span to request: the screen and one more on both sides, rounded, so that small scrolls need no request.
 export function spanFor({ first, last }: Viewport): Span {
   const visible = Math.max(20, last - first + 1);
   const offset = Math.max(0, Math.floor((first - visible) / STEP) * STEP);
@@ -48,7 +48,7 @@ export function spanFor({ first, last }: Viewport): Span {
   return { offset, limit: Math.min(MOST, end - offset) };
 }
 
-// Whether to ask for more before the edge of what is here is seen.
+// Whether to request other rows, because the screen is near an end of the loaded span.
 export function shouldMove(span: Span, { first, last }: Viewport, total: number): boolean {
   const margin = Math.ceil(Math.max(20, last - first + 1) / 2);
   const end = span.offset + span.limit;
@@ -57,15 +57,15 @@ export function shouldMove(span: Span, { first, last }: Viewport, total: number)
   return tooLate || tooEarly;
 }
 
-// Where the screen is once the table has `total` rows: a grid that becomes shorter scrolls up.
+// Limit the screen to `total` rows: a grid that becomes shorter scrolls up.
 export function clamp({ first, last }: Viewport, total: number): Viewport {
   const visible = last - first;
   const end = Math.max(0, Math.min(last, total - 1));
   return { first: Math.max(0, Math.min(first, end - visible)), last: end };
 }
 
-// Whether these rows can be shown now. Rows of another generation wait until they fill the screen: what was there
-// stays until then, and nobody sees a gap.
+// Whether these rows can be shown now. Rows of another generation wait until they fill the screen; the old rows stay
+// until then, so that there is no gap.
 export function canShow(shown: Rows | null, arrived: Rows, viewport: Viewport): boolean {
   if (arrived.total === 0) return true;
   const { first, last } = clamp(viewport, arrived.total);
@@ -80,8 +80,8 @@ export interface Changed {
   column: number;
 }
 
-// Cells of rows that were here before and have another value now. A swap or another query changes everything, and so
-// nothing in particular.
+// Return the changed cells of rows that were loaded before. After a swap or for another query there are none, because
+// every row is new.
 export function changedCells(before: Rows | null, after: Rows): Changed[] {
   if (!before || before.query !== after.query || before.generation !== after.generation) return [];
   const places = new Map(before.ids.map((id, i) => [id, i]));

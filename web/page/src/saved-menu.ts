@@ -1,4 +1,4 @@
-// The menu of saved views: those that operators keep in the server for everybody, and those of this browser.
+// The menu of saved views: those that operators save on the server for everybody, and those of this browser.
 
 import { type SavedView, type TurnoutClient } from "@turnout/client";
 import { copyNow } from "./clipboard";
@@ -12,7 +12,7 @@ const KEY = "turnout.views";
 const LONGEST_NAME = 64;
 
 export interface SavedEvents {
-  // The view that is looked at, under this name.
+  // Return the current view under a name.
   make(name: string): SavedView;
   onOpen(saved: SavedView): void;
 }
@@ -38,7 +38,7 @@ export class SavedMenu {
     this.anchor = anchor;
     const form = element("form", "filter-form");
     form.autocomplete = "off";
-    const keeps = element("small", "quiet", this.isOperator ? "kept in the server, for everybody" : "kept in this browser, for you");
+    const keeps = element("small", "quiet", this.isOperator ? "saved on the server, for everybody" : "saved in this browser, for you");
     const what = anchor.id === "sql-saved" ? "statement" : "view";
     this.input.placeholder = `name of this ${what}`;
     this.input.setAttribute("aria-label", `Name of this ${what}`);
@@ -72,7 +72,7 @@ export class SavedMenu {
     const ours = await this.client.saved();
     const remove = async ({ name }: SavedView): Promise<void> => this.client.unsave(name);
     const groups = [
-      this.group("In the server", ours, this.isOperator ? remove : null),
+      this.group("On the server", ours, this.isOperator ? remove : null),
       this.group("In this browser", kept(), async ({ name }) => keep(kept().filter((one) => one.name !== name))),
     ].filter((group) => group !== null);
     this.lists.replaceChildren(...(groups.length ? groups : [element("p", "quiet small", "No view is saved yet.")]));
@@ -116,11 +116,11 @@ export class SavedMenu {
   }
 }
 
-// What is looked at without a name: an address, and the lines that show it on another page.
+// Return buttons that copy the address of the current view, and the HTML that shows it on another page.
 function links(): HTMLElement {
   const link = button("button small", "Copy link", () => copyNow(location.href, link));
   const frame = button("button small", "Copy frame", () => copyNow(frameOf(location.href), frame));
-  frame.title = "The HTML that shows this on another page; server.embed_origins names the sites that may";
+  frame.title = "The HTML that shows this on another page; server.embed_origins lists the allowed sites";
   return element("div", "actions links", link, frame);
 }
 

@@ -1,4 +1,4 @@
-// A view as it is kept under a name, in the server or in this browser, and back. Pure.
+// Conversion of views to the format in which they are saved, and back. Pure.
 
 import type { SavedView } from "@turnout/client";
 import { emptyView, type SqlText, type View } from "./address";
@@ -7,7 +7,7 @@ import { quoted, unquoted } from "./names";
 import { readSqlChart } from "./sql-chart";
 import { choicesFor, listOf, sortText, whereOf, type Filter, type SortKey, type Term } from "./where";
 
-// `columns`: the names of all columns of the table, as far as they are known.
+// Convert a view for saving; `columns` are all known column names of the table.
 export function toSaved(name: string, view: View, columns: readonly string[]): SavedView {
   const { table, where, filters, sort, sorted, hidden, chart } = view;
   const shown = columns.filter((column) => !hidden.includes(column));
@@ -25,12 +25,12 @@ export function toSavedSql(name: string, { text, chart }: SqlText): SavedView {
   return { name, table: "", sql: text, chart: chart && { ...chart } };
 }
 
-// Null where a table was saved.
+// Return the saved statement; null if a view of a table was saved.
 export function fromSavedSql({ sql, chart }: SavedView): SqlText | null {
   return sql ? { text: sql, live: false, chart: readSqlChart(chart) } : null;
 }
 
-// Programs save views, too: texts and terms of any shape become what the page shows them by.
+// Convert a saved view. Programs can save views too, so texts and terms of any form are accepted.
 export function fromSaved(saved: SavedView, columns: readonly string[]): View {
   const given = saved.where ?? [];
   const parts = Array.isArray(given) ? given : [given];
@@ -55,7 +55,7 @@ export function fromSaved(saved: SavedView, columns: readonly string[]): View {
   };
 }
 
-// A term as the filter of a column; null where no filter says it. The two ends of a range were two terms.
+// Convert a term to a filter of a column; null if there is no such filter. Two terms become one `between`.
 function filterOf({ column, op, value }: Term, before: Filter[]): Filter | null {
   if (op === "is null" || op === "is not null") return { column, op, values: [] };
   if (op === "=" && typeof value === "boolean") return { column, op: String(value), values: [] };
@@ -89,7 +89,7 @@ function sortKeys(sort: string | string[]): SortKey[] {
   );
 }
 
-// What this browser keeps may be of an older page, or of anybody.
+// Validate a view from this browser's storage, which an older page or another program may have written.
 export function isSaved(found: unknown): found is SavedView {
   if (typeof found !== "object" || found === null) return false;
   const { name, table, sql, where, sort, columns } = found as Partial<SavedView>;

@@ -1,4 +1,4 @@
-// A summary as what is drawn and what is read: bars, bins or lines, and the same numbers as a table. Pure.
+// Conversion of a summary to a shape to draw (bars, bins or lines), and to a table of the same numbers. Pure.
 
 import type { SummaryInfo } from "@turnout/client";
 import { widthOf } from "./bins";
@@ -22,7 +22,7 @@ export interface Bins {
   starts: number[];
   width: number;
   time: boolean;
-  // Days without a time, and so without a zone.
+  // Whether the starts are dates, which have no time zone.
   date: boolean;
   values: Numbers;
 }
@@ -33,20 +33,20 @@ export interface Lines {
   times: number[];
   from: number;
   lines: { name: string; values: Numbers }[];
-  // Of each line, the number of its colour.
+  // The colour number of each line.
   colours: readonly number[];
   swaps: readonly { time: number; generation: number }[];
-  // What a SELECT's line goes along, whose points are joined; others are the last minutes, and go in steps.
+  // The x axis of a SELECT's line, which connects its points; undefined for a step line of the last minutes.
   along?: "time" | "number";
 }
 
 export type Shape = Bars | Bins | Lines;
 
-// The numbers of a shape, for those who read or hear them.
+// The numbers of a shape as a table.
 export interface Numbered {
   head: string[];
   rows: string[][];
-  // What is not drawn.
+  // A note on values that are not drawn.
   note: string;
 }
 
@@ -62,7 +62,7 @@ function barsOf({ groups, columns, by }: Answer): Bars {
   return { kind: "bars", labels, values: groups.map((group) => numeric(group[by.length])) };
 }
 
-// Bins that no row is in are not in the answer: for a count or a sum they are nought, else there is no bar.
+// Compute the bins. The answer omits empty bins: they are zero for a count or a sum, otherwise they have no bar.
 function binsOf(chart: Chart, { groups, columns, by }: Answer): Bins {
   const time = isTime(columns[0]?.type ?? "");
   const width = widthOf(chart.width);
@@ -87,12 +87,12 @@ function binsOf(chart: Chart, { groups, columns, by }: Answer): Bins {
 
 const binNumber = (start: number, width: number): number => Math.round(start / width);
 
-// The groups that are largest now, then those that were there before, as another generation may have had others. Each
-// goes over all moments; where a group was not there it has a gap.
+// Compute the lines: the largest groups of now, then earlier groups, which may come from another generation. Each line
+// spans all points in time, with a gap where its group did not exist.
 function linesOf(chart: Chart, { groups, columns, by, past }: Answer, now: number): Lines {
   const points = past?.points ?? [];
   const end = Math.max(now, points.at(-1)?.time ?? 0);
-  // Before the first moment there is nothing to see.
+  // Nothing is known before the first point.
   const begun = Math.min(points[0]?.time ?? end, end - LEAST_LINE_MS);
   const from = Math.max(end - chart.minutes * 60_000, begun);
   const key = (group: readonly unknown[]): string => JSON.stringify(group.slice(0, by.length));
@@ -103,11 +103,11 @@ function linesOf(chart: Chart, { groups, columns, by, past }: Answer, now: numbe
   const lines = [...known.values()].slice(0, MOST_LINES).map((group) => {
     const values = moments.map((moment) => moment.get(key(group)) ?? null);
     const name = by.length ? labelOf(group[0], columns[0]?.type ?? "") : valueName(chart);
-    // Now is as the last moment was.
+    // The values of the last point still apply now.
     return { name, values: [...values, values.at(-1) ?? null] };
   });
   const times = [...points.map((point) => Math.max(point.time, from)), end];
-  // The numbers of a generation begin at its mark, not beside it.
+  // Put the mark of a swap at the first point of its generation.
   const swaps = (past?.swaps ?? []).map(({ time, generation }) => {
     return { time: points.find((point) => point.generation === generation)?.time ?? time, generation };
   });
@@ -133,7 +133,7 @@ export function numbersOf(chart: Chart, shape: Shape, answer: Answer): Numbered 
   const rows = shape.times.slice(0, -1).map((time, i) => {
     return [clock(time), ...shape.lines.map(({ values }) => exact(values[i])), marks.get(i) ?? ""];
   });
-  // The newest first: that is what one comes for.
+  // The newest values come first.
   return { head: ["time", ...shape.lines.map(({ name }) => name), "swap"], rows: rows.reverse(), note };
 }
 
@@ -155,7 +155,7 @@ export function binText(start: number, { width, time, date }: Bins): string {
   return momentText(start, width, date);
 }
 
-// A moment as short as its steps allow. Days of the server begin at midnight of UTC, which may be another time here.
+// Format a time as briefly as `step` allows. Days of the server begin at midnight UTC, which can be another local time.
 export function momentText(time: number, step: number, date: boolean): string {
   const at = new Date(time);
   if (date) return at.toISOString().slice(0, 10);
@@ -174,14 +174,14 @@ function labelOf(value: unknown, type: string): string {
   return value === "" ? "(empty text)" : valueText(value as Value, type);
 }
 
-// Decimals and large whole numbers come as texts.
+// Convert a value to a number; decimals and large integers arrive as texts.
 function numeric(value: unknown): number | null {
   if (value === null || value === undefined) return null;
   const found = Number(value);
   return Number.isFinite(found) ? found : null;
 }
 
-// All digits of an end of a bin.
+// Format an end of a bin with all digits.
 const plain = (value: number): string => value.toLocaleString("en-US", { maximumFractionDigits: 12 });
 
 export function exact(value: number | null | undefined): string {
@@ -189,7 +189,7 @@ export function exact(value: number | null | undefined): string {
   return value.toLocaleString("en-US", { maximumFractionDigits: Math.abs(value) < 100 ? 4 : 2 });
 }
 
-// Short, for the ends of bars and for axes: 1,234; 12.3k; 0.25.
+// Format a number briefly, for bars and axes: 1,234; 12.3k; 0.25.
 export function brief(value: number): string {
   const size = Math.abs(value);
   if (size >= 1e15 || (size > 0 && size < 1e-4)) return value.toExponential(1);
@@ -197,7 +197,7 @@ export function brief(value: number): string {
   return value.toLocaleString("en-US", { maximumFractionDigits: size < 1 ? 4 : size < 100 ? 2 : 1 });
 }
 
-// Which row each label is in: one that would lie over its neighbour goes below it; null where there is no row left.
+// Return the row of each label, so that labels do not overlap; null if no row is free.
 export function labelRows(spans: readonly (readonly [number, number])[], rows: number): (number | null)[] {
   const ends: number[] = [];
   return spans.map(([left, right]) => {

@@ -1,4 +1,4 @@
-// Small lines of recent values: their history and scale (pure), and one SVG path that shows them.
+// Sparklines: the recent values and their scale (pure), and the SVG that draws them.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -23,8 +23,8 @@ export interface Box {
   size: number;
 }
 
-// Points from the right edge leftwards, so that a young history does not look like an old one. The scale begins at
-// nought: a rate that wobbles by a percent is a flat line.
+// Return the points, aligned to the right edge, so that a short history is visible as such. The scale starts at zero,
+// so that a rate that varies by one percent is a flat line.
 export function points(values: readonly number[], { width, height, size }: Box): [number, number][] {
   const most = Math.max(...values, 0) || 1;
   const step = width / (size - 1);
@@ -52,7 +52,7 @@ export class Sparkline {
     this.element = document.createElementNS(SVG, "svg");
     this.element.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.element.setAttribute("class", "spark");
-    // The number beside it says the same.
+    // Screen readers read the number beside it.
     this.element.setAttribute("aria-hidden", "true");
     this.area = document.createElementNS(SVG, "path");
     this.area.setAttribute("class", "area");

@@ -1,4 +1,4 @@
-// The chart beside the rows of a SELECT: its controls and its canvas. The rows beside it have the same numbers.
+// The chart beside the rows of a SELECT: its controls and its canvas.
 
 import { byId, setText } from "./dom";
 import { exact } from "./shape";
@@ -31,11 +31,11 @@ export class SqlChartPane {
     byId("sql-chart-form").addEventListener("submit", (event) => event.preventDefault());
   }
 
-  // The chart that was chosen, of the rows that are there; both may be none.
+  // Show the chosen chart of these rows; null hides the chart.
   show(chosen: SqlChart | null, columns: readonly Column[], rows: readonly (readonly unknown[])[]): void {
     this.columns = columns;
     this.rows = rows;
-    // A SELECT with other columns has another chart.
+    // Columns that the SELECT no longer has are replaced.
     this.chart = chosen && columns.length ? chartFor(columns, chosen) : chosen;
     byId("sql-chart-open").setAttribute("aria-pressed", String(chosen !== null));
     this.box.hidden = chosen === null;

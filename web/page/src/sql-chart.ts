@@ -1,4 +1,4 @@
-// A chart of the rows of a SELECT: which columns it takes, and what is drawn of them. Pure.
+// The chart of the rows of a SELECT: the choice of columns, and the shape to draw. Pure.
 
 import { isNumeric, isTime } from "./column-types";
 import { valueText, type Value } from "./format";
@@ -17,21 +17,21 @@ export const SQL_KINDS: readonly [SqlChart["kind"], string][] = [
 ];
 export const MOST_SQL_BARS = 50;
 
-// The columns that a kind can be drawn along: a line needs numbers or times, which have distances.
+// Return the columns for the x axis: a line needs numbers or times.
 export function alongColumns(kind: SqlChart["kind"], columns: readonly Column[]): Column[] {
   return kind === "bars" ? [...columns] : columns.filter(({ type }) => isNumeric(type) || isTime(type));
 }
 
 export const valueColumns = (columns: readonly Column[]): Column[] => columns.filter(({ type }) => isNumeric(type));
 
-// The first chart of a result; null where no column is a number. `asked`: what stays where it can.
+// Return the default chart of a result; null if no column is a number. Options of `asked` are kept if possible.
 export function chartFor(columns: readonly Column[], asked: Partial<SqlChart> = {}): SqlChart | null {
   const values = valueColumns(columns);
   const dated = columns.find(({ type }) => isTime(type));
   const kind = asked.kind ?? (dated ? "line" : "bars");
   const along = alongColumns(kind, columns);
   const named = (list: readonly Column[], name: string | undefined) => list.find((column) => column.name === name);
-  // Names and times come first in most SELECTs, and the number that they are for last.
+  // In most SELECTs names and times come first, and the value last.
   const by = named(along, asked.by) ?? dated ?? along.find(({ type }) => !isNumeric(type)) ?? along[0];
   const value = named(values, asked.value) ?? values.findLast(({ name }) => name !== by?.name) ?? values[0];
   if (!value || !by) return kind === "line" ? chartFor(columns, { ...asked, kind: "bars" }) : null;
@@ -78,7 +78,7 @@ function momentOf(value: unknown): number | null {
   return Number.isNaN(found) ? null : found;
 }
 
-// What an address or a saved statement says: anybody can have written it.
+// Validate a chart from an address or a saved statement; anybody can have written it.
 export function readSqlChart(found: unknown): SqlChart | null {
   const { kind, by, value } = (found ?? {}) as Partial<SqlChart>;
   if (!SQL_KINDS.some(([name]) => name === kind) || typeof by !== "string" || typeof value !== "string") return null;

@@ -1,4 +1,4 @@
-// CodeMirror as the editor of SQL, in the page's colours. Loaded when the SQL tab is opened first.
+// The SQL editor: CodeMirror in the page's colours. This module is loaded when the SQL view is first opened.
 
 import { autocompletion, closeBrackets, completionKeymap, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
@@ -47,8 +47,8 @@ const LOOK = EditorView.theme({
   ".cm-completionMatchedText": { textDecoration: "none", fontWeight: "700" },
 });
 
-// Text typed over a selection is put in by us. A browser that does it keeps the look of what was there by a style of its
-// own, which the server's Content-Security-Policy refuses.
+// Insert text typed over a selection here. A browser would keep the old style by an inline style, which the server's
+// Content-Security-Policy refuses.
 const OVER_SELECTION = EditorView.domEventHandlers({
   beforeinput(event, view) {
     const { main } = view.state.selection;
@@ -62,7 +62,7 @@ const OVER_SELECTION = EditorView.domEventHandlers({
   },
 });
 
-// The word that the server could not take; it is not marked any more once somebody writes.
+// The mark of the wrong word, which disappears when the text changes.
 const setWrong = StateEffect.define<{ from: number; to: number } | null>();
 const WRONG = StateField.define<DecorationSet>({
   create: () => Decoration.none,
@@ -120,7 +120,7 @@ export class SqlEditor {
     this.view.dispatch({ effects: this.language.reconfigure(this.support()) });
   }
 
-  // Marks the word at a place, both counted from 1; null marks nothing.
+  // Mark the word at a position, counted from 1; null removes the mark.
   markWrong(position: { line: number; column: number } | null): void {
     const { doc } = this.view.state;
     const line = position && position.line <= doc.lines ? doc.line(position.line) : null;
@@ -136,7 +136,7 @@ export class SqlEditor {
   private support() {
     const schema = Object.fromEntries(this.tables.map(({ name, columns }) => [name, columns.map((column) => column.name)]));
     const dotted = schemaCompletionSource({ dialect: DIALECT, schema });
-    // After a point only the columns of what is before it fit.
+    // After a dot, offer only columns of the table before it.
     const source = (context: CompletionContext) =>
       context.matchBefore(/\.\s*[\w"]*$/) ? dotted(context) : this.words(context);
     return [sql({ dialect: DIALECT }).language, autocompletion({ icons: false, override: [source] })];

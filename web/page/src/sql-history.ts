@@ -1,4 +1,4 @@
-// The statements that were run in this browser, newest first. Pure but for where they are kept.
+// The statements that were run in this browser, newest first, kept in its local storage.
 
 const KEY = "turnout.sql.history";
 export const MOST_STATEMENTS = 100;
@@ -7,18 +7,18 @@ export interface Statement {
   text: string;
   // Milliseconds since 1970.
   at: number;
-  // Null where it failed.
+  // The number of rows; null if the statement failed.
   rows: number | null;
 }
 
-// Run again, a statement stands at the top once, not twice.
+// Add a statement at the top; an earlier run of the same text is removed.
 export function withStatement(statements: readonly Statement[], run: Statement): Statement[] {
   const text = run.text.trim();
   const others = statements.filter((one) => one.text !== text);
   return [{ ...run, text }, ...others].slice(0, MOST_STATEMENTS);
 }
 
-// In one line, for a list.
+// Return the statement in one line, for a list.
 export const lineOf = (text: string): string => text.replace(/\s+/g, " ").trim();
 
 export function readStatements(found: unknown): Statement[] {
@@ -43,7 +43,7 @@ export function keepStatement(run: Statement): void {
   try {
     localStorage.setItem(KEY, JSON.stringify(withStatement(statements(), run)));
   } catch {
-    // A browser may refuse storage: then nothing is remembered.
+    // The browser refuses storage, so nothing is remembered.
   }
 }
 
@@ -51,6 +51,6 @@ export function forgetStatements(): void {
   try {
     localStorage.removeItem(KEY);
   } catch {
-    // Nothing was kept.
+    // The browser refuses storage, so there is nothing to remove.
   }
 }

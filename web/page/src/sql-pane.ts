@@ -1,4 +1,4 @@
-// The SQL view: tabs, an editor, and the rows and the chart of the tab that is looked at.
+// The SQL view: tabs, an editor, and the rows and the chart of the active tab.
 
 import type { TurnoutClient } from "@turnout/client";
 import type { SqlText } from "./address";
@@ -79,8 +79,8 @@ export class SqlPane {
     return { text, live, chart };
   }
 
-  // Look at the text of an address or of a saved statement, which is run; or at what was left here. `table` is what was
-  // looked at before.
+  // Open the view: run the text of an address or a saved statement, or else show the last text. `table` is the table
+  // that was shown before.
   open(given: SqlText | null, table: string): void {
     this.grid ??= this.makeGrid();
     const { tab } = this;
@@ -91,7 +91,7 @@ export class SqlPane {
     void this.load();
   }
 
-  // Nothing of it is looked at any more.
+  // Called when the view is hidden.
   leave(): void {
     this.tab.rest();
   }
@@ -109,12 +109,12 @@ export class SqlPane {
     this.editor?.setTables(tables);
   }
 
-  // The server answers again.
+  // Called when the server answers again.
   setBack(): void {
     if (this.hasFailed) void this.load();
   }
 
-  // Who may not send SQL is told so instead of being refused with each try.
+  // Show a note, instead of a refusal of each statement, if the user may not run SQL.
   setAllowed(allowed: boolean): void {
     byId("sql-view").classList.toggle("not-allowed", !allowed);
     byId("sql-refused").hidden = allowed;
@@ -188,11 +188,11 @@ export class SqlPane {
 
   private async load(): Promise<void> {
     if (!this.editor) {
-      // Some browsers (Chromium 153) keep an import that failed: it is tried only when the server answers.
+      // Some browsers (Chromium 153) cache a failed import, so import only after the server has answered.
       const answered = fetch("/healthz", { cache: "no-store" });
       const loaded = await answered.then(() => import("./sql-editor")).catch(() => null);
       this.hasFailed = !loaded;
-      if (!loaded) return this.showProblem("The editor could not be loaded: it comes when the server answers again.");
+      if (!loaded) return this.showProblem("The editor could not be loaded. It is loaded when the server answers again.");
       this.showProblem(this.tab.problem);
       const { SqlEditor } = loaded;
       this.editor ??= new SqlEditor(byId("sql-editor"), this.tab.text, {
@@ -219,7 +219,7 @@ export class SqlPane {
     this.keep();
   }
 
-  // All that belongs to the tab.
+  // Show the active tab.
   private show(): void {
     const { tab } = this;
     if (this.editor) this.editor.text = tab.text;
@@ -247,7 +247,7 @@ export class SqlPane {
     this.rows = tab.rows;
     const empty = byId("sql-empty");
     empty.hidden = this.rows !== null && this.rows.total > 0;
-    setText(empty.firstElementChild!, this.rows ? "This answer has no rows." : "Write one SELECT over the tables, and press Ctrl+Enter.");
+    setText(empty.firstElementChild!, this.rows ? "The result has no rows." : "Write one SELECT over the tables, and press Ctrl+Enter.");
     if (!this.rows || !tab.answered) {
       grid.clear();
       for (const place of ["sql-total", "sql-range", "sql-place"]) setText(byId(place), "");
@@ -259,7 +259,7 @@ export class SqlPane {
     this.row?.follow(this.rows);
     setText(byId("sql-total"), count(found.length, "row"));
     const part = info.complete ? "" : `The first ${number(found.length)} rows`;
-    setText(byId("sql-range"), tab.isOld ? `Rows of the statement before: ${lineOf(run.text)}` : part);
+    setText(byId("sql-range"), tab.isOld ? `Rows of the previous statement: ${lineOf(run.text)}` : part);
     byId("sql-more").hidden = info.complete || tab.limit >= MOST_ROWS;
     const place = [`generation ${info.generation}`, run.took === null ? "" : seconds(run.took), info.options.live && !tab.isOld ? "live" : ""];
     setText(byId("sql-place"), place.filter(Boolean).join(", "));
@@ -300,7 +300,7 @@ export class SqlPane {
     openPopover(anchor, "Export the rows of this SELECT", [element("div", "menu", ...items)]);
   }
 
-  // A statement of before comes into a tab of its own, unless there is one that has it, or this one is empty.
+  // Open the history. A chosen statement gets a new tab, unless a tab has it already or this tab is empty.
   private openHistory(anchor: HTMLElement): void {
     const item = ({ text, at, rows }: Statement): HTMLElement => {
       const made = button("menu-item", "", () => {
@@ -321,14 +321,14 @@ export class SqlPane {
       forgetStatements();
       closePopover();
     });
-    const none = element("p", "quiet small", "No statement was run in this browser yet.");
+    const none = element("p", "quiet small", "No statement has been run in this browser yet.");
     openPopover(anchor, "History of statements", run.length ? [list, element("div", "actions", forget)] : [none]);
   }
 
   private showProblem(error: unknown): void {
     const problem = byId("sql-problem");
     const text = problemText(error);
-    // In one line: what DuckDB says has many.
+    // Errors of DuckDB have many lines; show them in one.
     setText(problem, text.replace(/\s*\n\s*/g, " "));
     problem.hidden = !text;
   }

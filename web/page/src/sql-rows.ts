@@ -1,4 +1,4 @@
-// The rows of a SELECT as rows of a grid, in another order where somebody asks for one. Pure.
+// Conversion of the rows of a SELECT to rows of the grid, sorted if the user chose an order. Pure.
 
 import type { SqlInfo } from "@turnout/client";
 import type { Rows, Row } from "./rows";
@@ -22,7 +22,7 @@ export function sqlRows(query: number, found: readonly Record<string, unknown>[]
   };
 }
 
-// Nulls are last, as the server has it.
+// Sort the positions; nulls are last, as on the server.
 function sorted(places: number[], rows: readonly Row[], keys: readonly (readonly [number, boolean])[]): number[] {
   const known = keys.filter(([column]) => column >= 0);
   if (!known.length) return places;

@@ -1,5 +1,5 @@
-// One tab of the SQL view: a text, its run, and the rows of the SELECT that was run last. The rows before stay until the
-// answer to another run comes. Knows nothing of the document.
+// One tab of the SQL view: a text, its current run, and the rows of the last run. The rows stay until the next answer
+// arrives. This module does not use the document.
 
 import { TurnoutError, type SqlInfo, type SqlSubscription, type TurnoutClient } from "@turnout/client";
 import type { Rows } from "./rows";
@@ -34,16 +34,16 @@ export class SqlTab implements KeptTab {
   chart: SqlChart | null;
   sort: SortKey[] = [];
   limit = FIRST_ROWS;
-  // Nobody has written in it, and nothing was run: another text may take its place.
+  // Whether nothing was typed or run, so that another text may replace this one.
   isUntouched = true;
-  // What the last run failed with; the rows are then those of a statement before it.
+  // The error of the last run, or null; after an error the rows are those of an earlier run.
   problem: unknown = null;
   answered: Answered | null = null;
   private readonly client: TurnoutClient;
   private readonly onChange: (tab: SqlTab, isFirst: boolean) => void;
   private current: Run | null = null;
   private pending: Run | null = null;
-  // It was left before its answer came.
+  // Whether the tab was left before its answer arrived.
   private isInterrupted = false;
   private failedText: string | null = null;
 
@@ -63,7 +63,7 @@ export class SqlTab implements KeptTab {
     return this.problem !== null && this.answered !== null;
   }
 
-  // Where its text is wrong, as long as it is the text that was run.
+  // The position of the error, if the text is still the one that was run.
   get wrongPlace(): TurnoutError["position"] {
     const isSame = this.failedText === this.text;
     return isSame && this.problem instanceof TurnoutError ? this.problem.position : null;
@@ -94,7 +94,7 @@ export class SqlTab implements KeptTab {
     this.onChange(this, false);
   }
 
-  // While nobody looks at it, it asks for nothing; what it has stays.
+  // Stop requesting data while the tab is hidden; its rows are kept.
   rest(): void {
     this.isInterrupted ||= this.pending !== null;
     this.pending?.sub?.close();
@@ -115,7 +115,7 @@ export class SqlTab implements KeptTab {
       this.current = run;
       this.pending = null;
       run.took = (performance.now() - run.startedAt) / 1000;
-      // What has the same columns keeps the order that somebody gave it.
+      // Keep the chosen order if the columns are the same.
       if (JSON.stringify(info.columns) !== JSON.stringify(this.answered?.info.columns)) this.sort = [];
       keepStatement({ text: run.text, at: Date.now(), rows: found.length });
     }
@@ -129,7 +129,7 @@ export class SqlTab implements KeptTab {
     if (this.client.connection.state === "refused") return;
     if (run !== this.pending && run !== this.current) return;
     if (run === this.pending) keepStatement({ text: run.text, at: Date.now(), rows: null });
-    // The rows of the statement before stay as they are: they must not move below another one.
+    // The rows of the previous run stay, but must no longer change.
     this.rest();
     this.isInterrupted = false;
     this.problem = error;

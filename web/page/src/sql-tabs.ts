@@ -1,5 +1,5 @@
-// The tabs of the SQL view: a strip of texts, each with a way to close it. What a tab holds belongs to the SQL view; the
-// texts are kept until this browser tab is closed.
+// The tab strip of the SQL view, with a close button for each tab. The texts are stored until this browser tab is
+// closed; the SQL view has the contents of the tabs.
 
 import { byId, button, element } from "./dom";
 import { readSqlChart, type SqlChart } from "./sql-chart";
@@ -13,7 +13,7 @@ export interface KeptTab {
   chart: SqlChart | null;
 }
 
-// What a tab is called: its place, and the first table that it reads.
+// Return the name of a tab: its number, and the first table that it reads.
 export function tabName(text: string, place: number): string {
   const [, quoted, plain] = /\bfrom\s+(?:"([^"]+)"|([\p{L}_][\p{L}\p{N}_@]*))/iu.exec(text) ?? [];
   return `${place} ${quoted ?? plain ?? (text.trim() ? "SELECT" : "new")}`;
@@ -43,7 +43,7 @@ export function storeTabs(tabs: readonly KeptTab[], active: number): void {
     const kept = tabs.map(({ text, live, chart }) => ({ text, live, chart }));
     sessionStorage.setItem(KEY, JSON.stringify({ tabs: kept, active }));
   } catch {
-    // Then a reload shows the text of the address alone.
+    // The browser refuses storage, so a reload shows only the text of the address.
   }
 }
 

@@ -1,9 +1,9 @@
-// What the editor offers while somebody writes: tables after FROM and JOIN, and elsewhere the columns of the tables that
-// the text names, then words of SQL. Pure.
+// Completion in the editor: tables after FROM and JOIN; elsewhere the columns of the tables in the text, then SQL
+// keywords. Pure.
 
 import type { Column } from "./rows";
 
-// The words that are coloured and offered: those that people write, not all that some standard has.
+// The keywords to highlight and complete: common ones, not all of a standard.
 export const KEYWORDS =
   "select from where group by order having limit offset distinct all as on using join left right full inner outer cross " +
   "semi anti asof with recursive union intersect except and or not in is null between like ilike case when then else end " +
@@ -21,24 +21,24 @@ export interface Word {
   label: string;
   type: "class" | "property" | "keyword";
   detail: string;
-  // The higher, the further up.
+  // The rank: a higher value comes first.
   boost: number;
-  // What is written in its place where that is not the label.
+  // The text to insert, if it is not the label.
   apply?: string;
 }
 
-// Names that are no plain words are quoted.
+// Quote a name unless it is a plain word.
 export function sqlName(name: string): string {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`;
 }
 
-// The tables that a text names anywhere.
+// Return the tables that occur in a text.
 export function namedTables(text: string, tables: readonly KnownTable[]): KnownTable[] {
   const words = new Set([...text.matchAll(/"((?:[^"]|"")+)"|([\p{L}_][\p{L}\p{N}_]*)/gu)].map((found) => (found[1]?.replaceAll('""', '"') ?? found[2]!).toLowerCase()));
   return tables.filter(({ name }) => words.has(name.toLowerCase()));
 }
 
-// `before`: the text up to what is being written.
+// Return the completions; `before` is the text up to the current word.
 export function wordsFor(text: string, before: string, tables: readonly KnownTable[]): Word[] {
   const named = namedTables(text, tables);
   const wanted = /\b(from|join)\s+$/i.test(before) || /\bfrom\s+[^()]*,\s*$/i.test(before);
@@ -63,7 +63,7 @@ function word(name: string, type: Word["type"], detail: string, boost: number): 
   return { label: name, type, detail, boost, ...(apply === name ? {} : { apply }) };
 }
 
-// A first text, so that nobody starts with an empty page.
+// Return the initial text of the editor.
 export function firstSql(tables: readonly KnownTable[], table: string): string {
   const name = tables.some((one) => one.name === table) ? table : (tables[0]?.name ?? "final_ui");
   return `select *\nfrom ${sqlName(name)}\nlimit 100`;

@@ -1,5 +1,5 @@
-// The header: what the tables are made of, how fresh they are, and how fast records come. Fed by the status, which comes
-// about once a second; ages count on between.
+// The header: topics, join, generation, lag, record rate and the age of the newest record. The status arrives about
+// once a second; ages are updated in between.
 
 import type { SinkStatus, Status } from "@turnout/client";
 import { byId, element, say, setText } from "./dom";
@@ -25,7 +25,7 @@ export class Header {
   private readonly lagLine = new Sparkline();
   private readonly rateLine = new Sparkline();
   private status: Status | null = null;
-  // How far the server's clock is ahead of this one.
+  // How many milliseconds the server's clock is ahead of the browser's.
   private skewMs = 0;
   private away = false;
 
@@ -52,7 +52,7 @@ export class Header {
     this.showTrouble(status);
   }
 
-  // While the server is away, nobody knows its state, its lag and its rate.
+  // While the server is away, its state, lag and rate are unknown.
   setAway(away: boolean): void {
     this.away = away;
     if (this.status) this.showNow(this.status);
@@ -114,7 +114,7 @@ export class Header {
   }
 }
 
-// All sinks in two words, and a line for each.
+// Summarize all sinks in two words, and describe each in one line.
 export function describeSinks(sinks: SinkStatus[]): { state: string; text: string; lines: string[] } {
   const failing = sinks.filter((sink) => sink.state === "failing");
   const rows = sinks.reduce((sum, sink) => sum + (sink.waitingRows ?? 0), 0);

@@ -1,5 +1,5 @@
-// The swap form: what is asked for, the progress of the build, and the outcome. A field for each source comes from the
-// status, so the page knows no source by name.
+// The swap form: the requested plan, the progress of the build, and the outcome. The status lists the sources, so the
+// page contains no names of sources.
 
 import { TurnoutError, type TurnoutClient as Client, type ControlMessage, type Outcome, type Status } from "@turnout/client";
 import { localMoments } from "./clock";
@@ -19,7 +19,7 @@ const TITLES: Record<string, string> = {
   cancelled: "Cancelled",
   candidate: "Built for review",
 };
-const VIEWER = "You may read, but not change anything. Swaps need the role operator.";
+const VIEWER = "You can read, but not change anything. Swaps need the role operator.";
 
 type Control = HTMLInputElement | HTMLSelectElement;
 
@@ -51,7 +51,7 @@ export class SwapForm {
     byId("review-ask").addEventListener("click", () => {
       if (this.form.reportValidity()) void this.askReview();
     });
-    // Only from what is seen: when somebody else has swapped since, it is refused.
+    // Roll back only the visible generation; the server refuses it if somebody else has swapped meanwhile.
     byId("rollback").addEventListener("click", () => {
       const expectedGeneration = this.status?.generation;
       void this.send("rollback", () => client.rollback(expectedGeneration === undefined ? {} : { expectedGeneration }));
@@ -62,7 +62,7 @@ export class SwapForm {
     this.form.addEventListener("focusin", () => void this.loadTopics());
   }
 
-  // What a viewer cannot do is shown, and why.
+  // Disable the form for a viewer, and show the reason.
   setRole(role: "viewer" | "operator"): void {
     const viewer = role === "viewer";
     this.isViewer = viewer;
@@ -86,7 +86,7 @@ export class SwapForm {
     if (!status.progress) this.setCancelling(false);
   }
 
-  // The build under way ends; the tables stay as they are. The outcome of its message shows where it was asked for.
+  // Cancel the build. The page that requested the build shows its outcome.
   private async cancel(): Promise<void> {
     const isOff = byId("cancel").getAttribute("aria-disabled") === "true";
     if (this.isViewer || this.away || isOff) return;
@@ -106,25 +106,25 @@ export class SwapForm {
     setText(button, value ? "Cancelling" : "Cancel");
   }
 
-  // What was published before; it may be gone, then the server says so.
+  // Set the plan that a rollback would publish; the server reports an error if it is gone.
   setPrevious(previous: Previous): void {
     this.previous = previous;
     this.showPrevious();
   }
 
-  // With each status: a generation that runs on is ended some seconds after a swap.
+  // Updated with each status, because a lingering generation ends some seconds after a swap.
   private showPrevious(): void {
     const { plan, generation } = this.previous;
     const runs = generation !== null && this.status?.lingering?.includes(generation);
     const where = generation === null ? "" : `generation ${generation}: `;
     const how = runs ? ` (instant: generation ${generation} is still running)` : " (built again; unchanged sources keep their rows)";
-    setText(byId("rollback-to"), plan ? `Back to ${where}${localMoments(plan)}${how}` : "There is no plan before this one to roll back to.");
+    setText(byId("rollback-to"), plan ? `Back to ${where}${localMoments(plan)}${how}` : "There is no previous plan to roll back to.");
   }
 
   private showJoins(status: Status): void {
     const now = String(status.joinType ?? "");
     const known = status.joins ?? [];
-    // Views can differ in their joins; that is shown as it is, and kept unless another is chosen.
+    // Views can have different joins; then the list also has that mixed value, which is kept unless another is chosen.
     const wanted = known.includes(now) ? known : [now, ...known];
     if ([...this.join.options].map((option) => option.value).join("|") !== wanted.join("|")) {
       const chosen = this.join.value;
@@ -142,7 +142,7 @@ export class SwapForm {
     for (const control of this.controls()) {
       const edited = isEdited(control);
       control.closest(".field")?.classList.toggle("edited", edited);
-      // A long name may not fit its field.
+      // The tooltip has the full name, which may be too long for the field.
       control.title = edited ? `now: ${control.dataset["now"] ?? ""}` : control.value;
     }
     const timed = this.start.value === "time";
@@ -151,7 +151,7 @@ export class SwapForm {
     byId("reset").hidden = !this.controls().some(isEdited) && !this.start.value;
   }
 
-  // Only what was edited: the rest stays as it is when the message is applied.
+  // Return a message with the edited fields only; all others keep their current value.
   private message(): ControlMessage {
     const asked: Record<string, unknown> = {};
     for (const control of this.controls()) if (isEdited(control)) asked[control.name] = control.value.trim();
@@ -174,7 +174,7 @@ export class SwapForm {
     return this.send("dry run", () => this.client.control(message));
   }
 
-  // It opens by itself, unless somebody has gone on to look at something else meanwhile.
+  // Build a candidate, and open its review, unless the user has opened another view meanwhile.
   private async askReview(): Promise<void> {
     const { hash } = location;
     const message = { ...this.message(), publish: false };
@@ -204,14 +204,14 @@ export class SwapForm {
     this.showButtons();
   }
 
-  // What is typed stays; nothing can be asked for.
+  // Keep the typed text, but disable the buttons.
   setAway(away: boolean): void {
     this.away = away;
     this.showButtons();
     byId("swap-away").hidden = !away;
   }
 
-  // Not `disabled`: the button that was pressed keeps the focus.
+  // aria-disabled instead of `disabled`, so that the pressed button keeps the focus.
   private showButtons(): void {
     const off = String(this.busy || this.away);
     for (const button of this.form.querySelectorAll("button")) button.setAttribute("aria-disabled", off);
@@ -229,7 +229,7 @@ export class SwapForm {
     }
   }
 
-  // Names to complete from; without them any name can be typed.
+  // Load the topic names for completion; without them any name can still be typed.
   private async loadTopics(): Promise<void> {
     if (performance.now() - this.topicsAt < TOPICS_AGE_MS) return;
     this.topicsAt = performance.now();
@@ -238,7 +238,7 @@ export class SwapForm {
       const options = fit(byId("topic-names"), topics.length, () => element("option")) as HTMLOptionElement[];
       options.forEach((option, i) => (option.value = topics[i] ?? ""));
     } catch (error) {
-      console.warn("no topics to complete from:", String(error));
+      console.warn("cannot load the topics for completion:", String(error));
     }
   }
 }
@@ -253,7 +253,7 @@ function topicField(name: string): HTMLElement {
   return field;
 }
 
-// A field that nobody has edited shows what is published.
+// Update a field; an unedited field shows the published value.
 function follow(control: Control, now: string): void {
   if (control instanceof HTMLInputElement) control.placeholder = now;
   if (control.value === control.dataset["now"]) control.value = now;

@@ -1,4 +1,4 @@
-// The list of tables with their row counts: data first, then how things went.
+// The list of tables with their row counts: first data, then tables about operations.
 
 import type { TableInfo } from "@turnout/client";
 import { byId, element, fit, setText } from "./dom";
@@ -6,12 +6,12 @@ import { isNumeric } from "./column-types";
 import { compact, number } from "./format";
 import type { Column } from "./rows";
 
-// In the order in which people ask: how good, what went wrong, what was done.
+// The tables about operations, in the order of the list.
 export const OPERATIONS = ["join_quality", "bad_records", "swaps", "alerts", "control_raw", "orchestrator_logs", "orchestrator_status"];
 const JOURNALS = ["bad_records", "swaps", "alerts", "control_raw", "orchestrator_logs"];
 
-// What is read first in tables about how things went; the other columns follow in their own order.
-// Maps, not objects: a table may have the name of something that every object has, such as constructor.
+// The first columns of tables about operations; the other columns follow in their own order.
+// Maps instead of objects: a table may be named like a property that every object has, such as constructor.
 const READ_FIRST = new Map([
   ["bad_records", ["ts", "topic", "reason", "field", "value"]],
   ["control_raw", ["ts", "outcome", "requester", "raw", "detail"]],
@@ -27,14 +27,14 @@ const EXAMPLES = new Map([
 
 const baseName = (table: string): string => table.split("@")[0] ?? table;
 
-// The places of the columns, in the order to show them.
+// Return the indexes of the columns in the order to show.
 export function inReadingOrder(table: string, columns: readonly Column[]): number[] {
   const first = (READ_FIRST.get(baseName(table)) ?? []).map((name) => columns.findIndex((column) => column.name === name));
   const known = first.filter((i) => i >= 0);
   return [...known, ...[...columns.keys()].filter((i) => !known.includes(i))];
 }
 
-// How to write a condition, with columns that are there.
+// Return an example of a condition, with columns of the table.
 export function exampleOf(table: string, columns: readonly Column[]): string {
   const known = EXAMPLES.get(baseName(table));
   if (known) return known;
@@ -45,7 +45,7 @@ export function exampleOf(table: string, columns: readonly Column[]): string {
 
 export const isJournal = (table: string): boolean => JOURNALS.includes(baseName(table));
 
-// The joined views first: they are what people come for. They are the tables that no source writes to.
+// Group the tables; tables whose name starts with `final` come first.
 export function grouped(tables: readonly TableInfo[]): { data: TableInfo[]; operations: TableInfo[] } {
   const place = (name: string): number => OPERATIONS.indexOf(name);
   const isFinal = (name: string): number => (name.startsWith("final") ? 0 : 1);
@@ -74,7 +74,7 @@ export class TableList {
     this.nav.addEventListener("keydown", (event) => this.move(event));
   }
 
-  // What to look at when nothing was asked for.
+  // The table to show if the address names none.
   get first(): string | undefined {
     return this.tables()[0]?.dataset["table"];
   }
@@ -88,13 +88,13 @@ export class TableList {
     }
   }
 
-  // A count that is newer than the list.
+  // Set the row count of a table, if it is known before the next list.
   setCount(table: string, rows: number): void {
     const item = this.tables().find((one) => one.dataset["table"] === table);
     if (item) setCount(item, rows);
   }
 
-  // Null: the SQL tab; an empty name: none of them.
+  // Mark the chosen table; null marks SQL, an empty name marks none.
   choose(table: string | null): void {
     for (const item of this.buttons()) {
       const chosen = table === null ? item === this.sql : item.dataset["table"] === table;
@@ -106,7 +106,7 @@ export class TableList {
     }
   }
 
-  // The next table up or down, for a key that works from anywhere.
+  // Return the next or previous table, for a keyboard shortcut.
   neighbour(table: string, step: number): string | undefined {
     const names = this.tables().map((item) => item.dataset["table"] ?? "");
     return names[(names.indexOf(table) + step + names.length) % names.length];

@@ -1,4 +1,4 @@
-// Light or dark: as the system says, until somebody chooses; that is remembered in this browser.
+// The light or dark theme: the system's, unless the user chose one; the choice is stored in this browser.
 
 import { byId } from "./dom";
 
@@ -10,7 +10,7 @@ export function startTheme(): void {
   system.addEventListener("change", apply);
   byId("theme").addEventListener("click", () => {
     const next = current() === "dark" ? "light" : "dark";
-    // Choosing what the system says is choosing to follow it again.
+    // Choosing the theme of the system means following the system again.
     if ((next === "dark") === system.matches) store(null);
     else store(next);
     apply();
@@ -32,7 +32,7 @@ function apply(): void {
   toggle.textContent = theme === "dark" ? "☀" : "☾";
 }
 
-// A browser may refuse storage; then the choice lasts as long as the page.
+// The choice if the browser refuses storage; it lasts until the page is closed.
 let chosenHere: string | null = null;
 
 function stored(): string | null {
@@ -49,6 +49,6 @@ function store(theme: string | null): void {
     if (theme === null) localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, theme);
   } catch {
-    // Kept in `chosenHere`.
+    // The browser refuses storage; `chosenHere` has the choice.
   }
 }

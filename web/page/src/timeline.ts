@@ -37,12 +37,12 @@ export interface Previous {
   generation: number | null;
 }
 
-// A candidate is built, and published by another entry or never.
+// Whether an entry published its generation; a candidate is published by another entry or never.
 function wasPublished(entry: Entry): boolean {
   return entry.outcome === "applied" || entry.outcome === "rolled_back";
 }
 
-// What a rollback would go back to. An apply that needed no generation is no plan of its own.
+// Return the plan that a rollback would publish. An apply that built no generation has no plan of its own.
 export function previousOf(entries: readonly Entry[]): Previous {
   const published = entries.filter(wasPublished);
   const now = published[0]?.generation;
@@ -52,7 +52,7 @@ export function previousOf(entries: readonly Entry[]): Previous {
   return { plan, generation: made?.generation ?? null };
 }
 
-// The entries that a rollback undid: each undoes the one that was published just before it.
+// Return the entries that were undone: each rollback undoes the entry published just before it.
 export function undoneOf(entries: readonly Entry[]): Set<Entry> {
   const published = entries.filter(wasPublished);
   return new Set(published.filter((_, i) => published[i - 1]?.outcome === "rolled_back"));
@@ -76,7 +76,7 @@ function line(entry: Entry, isPublished: boolean, isUndone: boolean): HTMLElemen
   return made;
 }
 
-// A candidate that became one because it breaks guards; `detail` has each with both figures.
+// The start of `detail` of a candidate that breaks guards; the broken guards with their numbers follow.
 const BROKEN = "it breaks guards: ";
 
 const isBroken = ({ outcome, detail }: Entry): boolean => outcome === "candidate" && (detail ?? "").startsWith(BROKEN);
@@ -94,8 +94,8 @@ function moment(ts: string): HTMLElement {
   return made;
 }
 
-// Plans are told as `users=users2 accounts=accounts join=left`, with start only where it is not latest.
-// Where the plan stayed the same, the settings did not: `detail` says which.
+// Describe the changes between two plans, such as `users=users2 accounts=accounts join=left`; a missing `start` means
+// latest. If the plans are equal, `detail` has the changed settings.
 export function whatChanged({ from, to, detail }: { from: string | null; to: string | null; detail?: string | null }): string {
   if (!from || !to) return to ?? "";
   const before = wordsOf(from);

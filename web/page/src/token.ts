@@ -1,11 +1,11 @@
-// The token of this tab: asked for when the server wants one, kept until the tab is closed, and in no address.
+// The token of this browser tab: requested if the server needs one, stored until the tab closes, never in an address.
 
 import { byId, setText } from "./dom";
 import { hasLogin } from "./login";
 
 const KEY = "turnout.token";
 const ENDED = "Your session has ended. Sign in again: you return to this view.";
-const WRONG = "The token is wrong. Enter another one above; whoever runs this server has them.";
+const WRONG = "The token is wrong. Enter another one above; the operator of this server can give you one.";
 
 export function storedToken(): string | null {
   try {
@@ -19,7 +19,7 @@ function keepToken(token: string): void {
   try {
     sessionStorage.setItem(KEY, token);
   } catch {
-    // Then a reload asks again.
+    // The browser refuses storage, so a reload asks again.
   }
 }
 
@@ -27,7 +27,7 @@ function forgetToken(): void {
   try {
     sessionStorage.removeItem(KEY);
   } catch {
-    // Nothing was kept.
+    // The browser refuses storage, so there is nothing to remove.
   }
 }
 
@@ -35,7 +35,7 @@ export class TokenPrompt {
   private readonly dialog = byId<HTMLDialogElement>("token");
   private readonly input = byId<HTMLInputElement>("token-text");
   private asked: string | null;
-  // Without a token, so by a session.
+  // Whether the page was connected without a token, by a session.
   private wasIn = false;
 
   constructor(given: string | null, onToken: (token: string) => void) {
@@ -52,11 +52,11 @@ export class TokenPrompt {
       byId("sign-in-part").hidden = false;
       byId("token-open").classList.remove("primary");
     }
-    // There is nothing to see behind it.
+    // The dialog cannot be closed, because the page has no data yet.
     this.dialog.addEventListener("cancel", (event) => event.preventDefault());
   }
 
-  // A refusal of a token that was given is the token's fault; without one, it is only a question.
+  // Ask for a token; show an error only if a token was given before.
   ask(): void {
     forgetToken();
     this.say(this.asked === null ? "" : WRONG);
@@ -74,7 +74,7 @@ export class TokenPrompt {
     if (this.dialog.open) this.dialog.close();
   }
 
-  // A token was given, and its answer is not here yet: too many tries, or a server that went away.
+  // Show why a given token has no answer yet: too many attempts, or the server is away.
   wait(reason: string): void {
     if (this.dialog.open) this.say(reason);
   }

@@ -1,4 +1,4 @@
-// What people choose in a column's filter, as terms of `where`, and as words. Pure.
+// Conversion of a column's filter to terms of `where` and to text. Pure.
 
 import { fromField, localText } from "./clock";
 import { quoted } from "./names";
@@ -12,7 +12,7 @@ export interface Term {
 export interface Choice {
   op: string;
   label: string;
-  // How many values it takes; "list" is any number, one a line or separated by commas.
+  // The number of values; "list" means any number, separated by lines or commas.
   values: 0 | 1 | 2 | "list";
 }
 
@@ -22,7 +22,7 @@ export interface Filter {
   values: string[];
 }
 
-// Stands for every text column: the search box is a filter of it.
+// The column name that stands for every text column; the search box is a filter of it.
 export const ANY_TEXT = "*";
 
 const NULLS: Choice[] = [
@@ -70,8 +70,8 @@ export function choicesFor(type: string): Choice[] {
   return ORDERED;
 }
 
-// The terms of one filter; none while it is not complete, so that half-typed filters hide nothing. Values stay texts:
-// the server reads them as the column's type, and no digit of a large number is lost on the way.
+// Return the terms of a filter; none while it is incomplete, so that half-typed filters hide nothing. Values stay
+// texts: the server converts them to the column's type, so that large numbers keep all digits.
 export function termsOf({ column, op, values }: Filter): Term[] {
   if (op === "is null" || op === "is not null") return [{ column, op }];
   if (op === "true" || op === "false") return [{ column, op: "=", value: op === "true" }];
@@ -95,12 +95,12 @@ export function listOf(text: string): string[] {
   return [...new Set(items.filter((item) => item !== ""))];
 }
 
-// A browser's local date and time as the server reads it; a date stays one.
+// Convert a local time of the browser to UTC for the server; a date is unchanged.
 export function momentText(text: string, type: string): string {
   return type === "timestamp" && /^\d{4}-\d\d-\d\dT/.test(text) ? fromField(text) : text;
 }
 
-// The whole `where` of a window: what was typed, and the filters of the columns.
+// Return the complete `where`: the typed condition and the filters of the columns.
 export function whereOf(text: string, filters: readonly Filter[]): (string | Term)[] {
   const typed = text.trim();
   return [...(typed ? [typed] : []), ...filters.flatMap(termsOf)];
@@ -130,7 +130,7 @@ export interface SortKey {
   descending: boolean;
 }
 
-// Up, down, then the table's own order again. `add` keeps the other columns.
+// Return the next order of a column: ascending, descending, none. `add` keeps the other columns.
 export function nextSort(sort: readonly SortKey[], column: string, add: boolean): SortKey[] {
   const now = sort.find((key) => key.column === column);
   const next = !now ? { column, descending: false } : now.descending ? null : { column, descending: true };

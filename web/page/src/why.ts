@@ -1,5 +1,5 @@
-// Why a row is there: the records that it is made of, and those of its key that were not chosen. It is asked for by a
-// button in the panel of a row, and stays as it was answered until it is asked for again.
+// The explanation of a row: the records that produced it, and the unused records of its key. A button in the row panel
+// requests it; the answer stays until the button is pressed again.
 
 import type { Why, WhyRecord } from "@turnout/client";
 import { localText, utcText } from "./clock";
@@ -18,10 +18,10 @@ export class WhyPart {
   constructor(ask: (table: string, row: string) => Promise<Why>) {
     this.ask = ask;
     this.open = button("button small", "Why", () => void this.show());
-    this.open.title = "Which records of Kafka this row is made of";
+    this.open.title = "Show the Kafka records that produced this row";
   }
 
-  // The row that the panel shows now; of another row, what was answered goes.
+  // Follow the row of the panel; the explanation of another row is removed.
   follow(table: string, generation: number, id: string, cells: string): void {
     const named = table.includes("@") ? table : `${table}@${generation}`;
     const before = this.row;
@@ -32,7 +32,7 @@ export class WhyPart {
       return;
     }
     this.question += 1;
-    // The rows of Turnout's own tables are not made of records.
+    // Rows of Turnout's own tables have no Kafka records, except bad_records.
     const plain = table.split("@")[0] ?? "";
     this.element.hidden = OPERATIONS.includes(plain) && plain !== "bad_records";
     this.element.replaceChildren(this.open);

@@ -1,4 +1,4 @@
-// Columns of a grid for columns of a table. Pure.
+// Conversion of table columns to grid columns. Pure.
 
 import type { ColDef } from "ag-grid-community";
 import type { ColumnInfo } from "@turnout/angular";
@@ -8,7 +8,7 @@ const EXACT = ["equals", "notEqual", "blank", "notBlank"];
 const NUMBER = ["equals", "notEqual", "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual", "inRange", "blank", "notBlank"];
 const DATE = ["equals", "lessThan", "greaterThan", "inRange", "blank", "notBlank"];
 
-/** A column for each column, with the filters that the server has for its type. */
+/** Return a grid column for each table column, with the filters that the server supports for its type. */
 export function columnDefs(columns: readonly ColumnInfo[]): ColDef[] {
   return columns.map(({ name, type }) => ({
     field: name,
@@ -25,7 +25,7 @@ function filterOf(type: string): Pick<ColDef, "filter" | "filterParams"> {
 }
 
 function filter(name: string, filterOptions: string[]): Pick<ColDef, "filter" | "filterParams"> {
-  // A second condition could be an OR, which the server does not have.
+  // A second condition could be joined by OR, which the server does not support.
   return { filter: name, filterParams: { filterOptions, maxNumConditions: 1 } };
 }
 

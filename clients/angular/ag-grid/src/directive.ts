@@ -1,4 +1,4 @@
-// A grid that shows a table: the server sorts, filters and sends the rows around the screen; the grid shows them.
+// The directive that shows a table in AG Grid. The server sorts and filters, and sends the rows around the screen.
 
 import { computed, Directive, effect, inject, input, linkedSignal, type OnInit, type Signal, signal, untracked } from "@angular/core";
 import { takeUntilDestroyed } from "@angular/core/rxjs-interop";
@@ -35,14 +35,14 @@ const MODULES = [
   DateFilterModule,
 ];
 
-/** `<ag-grid-angular turnoutTable="final_ui" />`: everything else of the grid is as ever. */
+/** Shows a table: `<ag-grid-angular turnoutTable="final_ui" />`. All other options of the grid work as usual. */
 @Directive({ selector: "ag-grid-angular[turnoutTable]", exportAs: "turnoutTable" })
 export class TurnoutTable<Row extends object = AnyRow> implements OnInit {
   /** The table; null shows none. */
   readonly table = input.required<string | null>({ alias: "turnoutTable" });
-  /** Conditions beside the filters of the columns. */
+  /** Conditions in addition to the filters of the columns. */
   readonly where = input<WindowOptions["where"]>(undefined, { alias: "turnoutWhere" });
-  /** The columns to ask for; all when left out. */
+  /** The columns to request; all if omitted. */
   readonly columns = input<WindowOptions["columns"]>(undefined, { alias: "turnoutColumns" });
 
   private readonly grid: AgGridAngular<Row> = inject(AgGridAngular);
@@ -52,18 +52,18 @@ export class TurnoutTable<Row extends object = AnyRow> implements OnInit {
   private readonly terms = signal<readonly Term[]>([]);
   private readonly refused = signal<TurnoutError | null>(null);
   private readonly query = computed(() => this.queryNow(), { equal: isSame });
-  // Another question begins at the top.
+  // A changed query starts at the top.
   private readonly span = linkedSignal<WindowOptions | null, Span>({ source: this.query, computation: () => FIRST_SPAN });
   private readonly live = inject(Turnout).window<Row>(() => {
     const query = this.query();
     return query && { ...query, ...this.span() };
   });
 
-  /** What belongs to the rows: `total`, `generation` and others; null until the first come. */
+  /** The information on the rows: `total`, `generation` and others; null before the first rows. */
   readonly info: Signal<WindowInfo | null> = this.live.info;
-  /** What is wrong with the conditions or the order; the rows before stay. */
+  /** The error in the conditions or the order, or null; after an error the rows stay. */
   readonly error: Signal<TurnoutError | null> = computed(() => this.refused() ?? this.live.error());
-  /** The rows that were sent: those on the screen and around it. */
+  /** The loaded rows: those on the screen and around it. */
   readonly rows: Signal<readonly Row[]> = this.live.rows;
 
   constructor() {
@@ -88,7 +88,7 @@ export class TurnoutTable<Row extends object = AnyRow> implements OnInit {
     grid.getRowId = ({ data }) => gridId(data);
     grid.cacheBlockSize ??= given?.cacheBlockSize ?? 100;
     grid.maxBlocksInCache ??= given?.maxBlocksInCache ?? 10;
-    // Names of columns are anything.
+    // A column name may contain dots.
     grid.suppressFieldDotNotation ??= given?.suppressFieldDotNotation ?? true;
     grid.defaultColDef = { sortable: true, enableCellChangeFlash: !still, ...given?.defaultColDef, ...grid.defaultColDef };
   }
@@ -105,7 +105,7 @@ export class TurnoutTable<Row extends object = AnyRow> implements OnInit {
     };
   }
 
-  /** The grid asks for a block: at the start, while somebody scrolls, and after another order or filter. */
+  /** Return a block to the grid, which requests one at the start, while scrolling, and after a new order or filter. */
   private getRows({ startRow, endRow, sortModel, filterModel, successCallback }: IGetRowsParams): void {
     try {
       this.terms.set(termsOf(filterModel, (id) => this.targetOf(id)));
@@ -115,7 +115,7 @@ export class TurnoutTable<Row extends object = AnyRow> implements OnInit {
       if (!(error instanceof TurnoutError)) throw error;
       this.refused.set(error);
     }
-    // What is here already stays on the screen until the answer comes.
+    // The loaded rows stay on the screen until the answer arrives.
     successCallback(this.places.block(startRow, endRow), this.places.total);
   }
 
@@ -140,7 +140,7 @@ export class TurnoutTable<Row extends object = AnyRow> implements OnInit {
     this.follow();
   }
 
-  /** Rows of another generation wait until they fill the screen: what was there stays until then, and nobody sees a gap. */
+  /** Whether to wait: rows of another generation are shown only when they fill the screen, so that there is no gap. */
   private shouldWait(api: GridApi<Row>, { rows, info }: LiveStep<Row, WindowInfo>, another: boolean): boolean {
     const before = this.places.shown?.info;
     if (another || before === undefined || before.generation === info.generation || info.total === 0) return false;
@@ -175,7 +175,7 @@ function screenOf<Row>(api: GridApi<Row>): Screen {
   return { first, last: Math.max(first, api.getLastDisplayedRowIndex()) };
 }
 
-/** Options without the span. */
+/** Return the options without the span. */
 function queryOf({ table, columns, where, sort }: WindowOptions): WindowOptions {
   return { table, columns, where, sort };
 }

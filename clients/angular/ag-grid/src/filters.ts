@@ -1,9 +1,9 @@
-// The order and the filters of a grid, as the server takes them. Pure.
+// Conversion of a grid's order and filters to parameters of the server. Pure.
 
 import type { SortModelItem } from "ag-grid-community";
 import { type Term, TurnoutError } from "@turnout/angular";
 
-/** The part of AG Grid's filter models that is used; its own type of them says nothing. */
+/** The used part of AG Grid's filter models; its own type has no fields. */
 interface Condition {
   readonly filterType?: string;
   readonly type?: string | null;
@@ -15,7 +15,7 @@ interface Condition {
   readonly conditions?: readonly Condition[];
 }
 
-/** What a column is on the server. */
+/** A column on the server. */
 export interface Target {
   readonly column: string;
   readonly type: string;
@@ -38,7 +38,7 @@ export function sortOf(model: readonly SortModelItem[], columnOf: (id: string) =
   return model.map(({ colId, sort }) => (sort === "desc" ? "-" : "") + columnOf(colId));
 }
 
-/** All terms of all columns. Throws a TurnoutError for a filter that the server does not have. */
+/** Return the terms of all columns. Throw TurnoutError for a filter that the server does not support. */
 export function termsOf(model: Readonly<Record<string, unknown>>, targetOf: (id: string) => Target): Term[] {
   return Object.entries(model).flatMap(([id, condition]) => columnTerms(targetOf(id), condition as Condition));
 }
@@ -67,13 +67,13 @@ function termsOfOne(target: Target, condition: Condition): Term[] {
   if (op === undefined) throw unknown(column, kind);
   return [{ column, op, value: from }];
 
-  // AG Grid has a time of day with every date.
+  // AG Grid adds a time of day to every date.
   function valueOf(given: unknown): unknown {
     return condition.filterType === "date" ? String(given).slice(0, 10) : given;
   }
 }
 
-/** A day of UTC is all its moments. */
+/** Convert a condition on days to timestamps; a day lasts from midnight to midnight UTC. */
 function days(column: string, kind: string, from: string, to: string): Term[] {
   const since = { column, op: ">=", value: from };
   const before = { column, op: "<", value: from };
@@ -93,6 +93,6 @@ function days(column: string, kind: string, from: string, to: string): Term[] {
 }
 
 function unknown(column: string, kind: string): TurnoutError {
-  const hint = `take one of ${Object.keys(OPERATORS).join(", ")}, inRange, blank, notBlank; conditions are joined by AND`;
+  const hint = `use one of ${Object.keys(OPERATORS).join(", ")}, inRange, blank, notBlank; conditions are joined by AND`;
   return new TurnoutError({ code: "bad_filter", message: `the server has no filter '${kind}' (column ${column})`, hint });
 }

@@ -1,12 +1,12 @@
-// The rows of one message at their places in the grid. A place has the row of that message or a row that waits, never
-// one of an earlier message: no frame mixes two moments.
+// The rows of one message at their positions in the grid. A position has a row of this message or an empty row, never a
+// row of an earlier message, so that no frame mixes two versions.
 
 import type { GridApi, IRowNode } from "ag-grid-community";
 import { type LiveStep, rowId, type WindowInfo } from "@turnout/angular";
 
 const WAITING = Symbol("turnout.waiting");
 
-/** A row whose cells are all empty, for a place whose row has not come yet. */
+/** Return an empty row for a position whose row is not loaded yet. */
 function waitingRow<Row>(place: number): Row {
   return Object.freeze({ [WAITING]: place }) as Row;
 }
@@ -15,7 +15,7 @@ function isWaiting(row: object): row is { [WAITING]: number } {
   return WAITING in row;
 }
 
-/** The id of a row in the grid: selection and focus go by it. */
+/** Return the id of a row in the grid, which selection and focus use. */
 export function gridId(row: object): string {
   return isWaiting(row) ? `waiting ${row[WAITING]}` : rowId(row);
 }
@@ -27,12 +27,12 @@ export class Places<Row extends object> {
     return this.shown?.info.total ?? 0;
   }
 
-  /** The rows of a block of the grid's cache; also of places that the table has not yet, which the grid does not show. */
+  /** Return a block of the grid's cache; positions beyond the end of the table get empty rows, which are not shown. */
   block(start: number, end: number): Row[] {
     return Array.from({ length: end - start }, (_, index) => this.at(start + index) ?? waitingRow<Row>(start + index));
   }
 
-  /** Everything in one step: a frame shows the rows before, or these. */
+  /** Show new rows in one step, so that no frame mixes old and new rows. */
   show(step: LiveStep<Row, WindowInfo>, api: GridApi<Row>): void {
     const generation = this.shown?.info.generation;
     this.shown = step;
@@ -46,12 +46,12 @@ export class Places<Row extends object> {
 
   private put(node: IRowNode<Row>, sameGeneration: boolean): void {
     const before = node.data;
-    // A place without a row is of a block that the grid is about to ask for.
+    // A position without data belongs to a block that the grid will request.
     if (before === undefined || node.rowIndex === null) return;
     const row = this.at(node.rowIndex);
     if (row === before || (row === undefined && isWaiting(before))) return;
     const now = row ?? waitingRow<Row>(node.rowIndex);
-    // The same row with other cells flashes. After a swap everything is new, and so nothing in particular.
+    // Changed cells of the same row flash. After a swap nothing flashes, because every row is new.
     if (sameGeneration && gridId(before) === gridId(now)) node.updateData(now);
     else replace(node, now);
   }
@@ -61,7 +61,7 @@ interface PlaceNode<Row> {
   setDataAndId(row: Row, id: string): void;
 }
 
-/** Another row at this place: its id too, so that a selection stays with its row. AG Grid's types leave this method out. */
+/** Replace the row and its id, so that a selection stays with its row. AG Grid's types omit `setDataAndId`. */
 function replace<Row extends object>(node: IRowNode<Row>, row: Row): void {
   const known: Partial<PlaceNode<Row>> = node as IRowNode<Row> & Partial<PlaceNode<Row>>;
   if (known.setDataAndId) known.setDataAndId(row, gridId(row));

@@ -1,4 +1,4 @@
-// AG Grid, fed from a window of a table.
+// AG Grid with the live rows of a table.
 
 export { TurnoutTable } from "./directive";
 export { columnDefs } from "./columns";

@@ -1,4 +1,4 @@
-"""The Python client of Turnout: rows over HTTP, and live tables that follow swaps by themselves."""
+"""The Python client of Turnout: rows over HTTP, and live tables that follow swaps automatically."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _MODULES = ("client", "events", "changes", "newest", "subscription")
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when it is asked for: the server and the command line take only the errors and the messages from here.
+    # Names are imported on first use, because the server and the command line need only errors and messages.
     if name in __all__:
         modules = [importlib.import_module(f"turnout_client.{module}") for module in _MODULES]
         return next(vars(module)[name] for module in modules if name in vars(module))

@@ -1,10 +1,10 @@
-"""`python -m turnout_client` is `turnout-client`: the commands that ask a server, with the extra `cli`."""
+"""Run `turnout-client` as `python -m turnout_client`; needs the extra `cli`."""
 
 import sys
 
 
 def main() -> None:
-    """Run the commands; without the packages that they need, name the extra that brings them."""
+    """Run the command line; if its packages are missing, exit with the name of the extra that installs them."""
     try:
         from turnout_client.cli import main as run
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Columns in Arrow: the Arrow type of each column type, and dates and timestamps as ISO 8601 texts and back.
+"""Arrow columns: the Arrow type of each column type, and conversion of dates and timestamps to ISO 8601 and back.
 
-Texts are right for any value that such a column holds. Arrow's own conversions wrap around beyond the year 32767 and
-write five digits without a sign, so they get only years from 0000 to 9999. Texts have the form of `iso_times.py`.
-Spark's workers get this module by value, with `column_types` and `iso_times`: of Turnout it imports nothing else.
+The conversions are correct for every value of a column. Arrow's own conversions wrap around after the year 32767 and
+write five-digit years without a sign, so they are used only for the years 0000 to 9999. `iso_times.py` defines the
+format. Spark's workers receive this module by value; of Turnout it may import only `column_types` and `iso_times`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of a column, by the name of its type; ValueError for an unknown one."""
+    """Return the Arrow type of a column type's name; raise ValueError if the name is unknown."""
     make, *arguments = ColumnType.parse(kind).arrow
     return getattr(pa, str(make))(*arguments)
 
@@ -34,7 +34,7 @@ def is_plain(column: pa.ChunkedArray) -> bool:
 
 
 def fits_years(column: pa.ChunkedArray, first: int, last: int) -> bool:
-    """Whether every year of the column is one of these."""
+    """Whether every year of the column lies between `first` and `last`."""
     number, unit = _numbers(column)
     found = pc.min_max(number)
     if found["min"].as_py() is None:
@@ -44,12 +44,12 @@ def fits_years(column: pa.ChunkedArray, first: int, last: int) -> bool:
 
 
 def iso_texts(column: pa.ChunkedArray, moment: str = _MOMENT) -> pa.ChunkedArray:
-    """The texts of a `date32` or `timestamp` column; `moment` is the form of a timestamp, and begins with the year."""
+    """Format a `date32` or `timestamp` column as texts; `moment` is a strftime format that starts with the year."""
     whole = column if pa.types.is_date32(column.type) else column.cast(pa.timestamp("us"))
     if is_plain(whole):
         return _texts(whole, moment)
     number, day = _numbers(whole)
-    # The same day of the 400 years from 1970 on, where the calendar is the same; then the year is put right.
+    # Shift each date by whole 400-year cycles to the years 1970 to 2369, format it, then replace the year.
     cycles, rest = _divided(number, iso_times.CYCLE_DAYS * day)
     near = rest.cast(pa.int32() if pa.types.is_date32(whole.type) else pa.int64()).cast(whole.type)
     years = pc.add(pc.year(near), pc.multiply(cycles, iso_times.CYCLE_YEARS))
@@ -62,35 +62,35 @@ def iso_texts(column: pa.ChunkedArray, moment: str = _MOMENT) -> pa.ChunkedArray
 
 
 def for_json(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with values that JSON has, as answers of the server have them."""
+    """Convert a column to values that JSON can represent, as the server's answers contain them."""
     kind = column.type
     if is_time(kind):
         return iso_texts(column)
     if pa.types.is_float32(kind):
-        # By way of its shortest text, so that the float 0.1 is 0.1 and not 0.10000000149011612.
+        # Converted through its shortest text, so that the float 0.1 becomes 0.1 and not 0.10000000149011612.
         return column.cast(pa.string()).cast(pa.float64())
     return column.cast(pa.string()) if pa.types.is_decimal(kind) else column
 
 
 def from_iso_texts(texts: list[str | None], kind: pa.DataType) -> pa.Array:
-    """The column of `date32` or `timestamp(us, UTC)` that such texts are of; ValueError for a text that is no time."""
+    """Parse ISO 8601 texts into a `date32` or `timestamp(us, UTC)` column; raise ValueError if a text is invalid."""
     try:
         return pa.array(texts, pa.string()).cast(kind)
-    except pa.ArrowInvalid:  # more than four digits of a year, which Arrow does not read
+    except pa.ArrowInvalid:  # Arrow cannot parse years of more than four digits
         parse: Any = iso_times.parse_date if pa.types.is_date32(kind) else iso_times.parse_moment
         whole = pa.int32() if pa.types.is_date32(kind) else pa.int64()
         return pa.array([None if text is None else parse(text) for text in texts], whole).cast(kind)
 
 
 def _numbers(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, int]:
-    """The numbers that Arrow holds, and how many of them a day has."""
+    """Return the integers that Arrow stores for the column, and how many of these units one day has."""
     if pa.types.is_date32(column.type):
         return column.cast(pa.int32()).cast(pa.int64()), 1
     return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()), iso_times.DAY_MICROSECONDS
 
 
 def _bounds(first: int, last: int, day: int) -> tuple[int, int]:
-    """The first and the last number of these years."""
+    """Return the first and the last integer of these years; `day` is the number of units in a day."""
     begin, end = (iso_times.parse_date(f"{iso_times.year_text(year)}-01-01") for year in (first, last + 1))
     return begin * day, end * day - 1
 
@@ -100,7 +100,7 @@ def _texts(column: pa.ChunkedArray, moment: str) -> pa.ChunkedArray:
 
 
 def _divided(number: pa.ChunkedArray, size: int) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """How many whole sizes lie below each number, and what is left, never negative; Arrow has no function for it."""
+    """Return the floored quotient and the non-negative remainder, which Arrow has no function for."""
     quotient = pc.divide(number, size)
     rest = pc.subtract(number, pc.multiply(quotient, size))
     below = pc.less(rest, 0)

@@ -1,4 +1,4 @@
-"""A subscription to every change of a table: a mirror of it, and the changes that the consumer has not seen yet."""
+"""A subscription to every change of a table, with a mirror of the table and a queue of changes not yet consumed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from turnout_client.subscription import Subscription
 if TYPE_CHECKING:
     import pyarrow
 
-# So many changes wait one by one for a slow consumer; beyond that they become one.
+# The queue of a slow consumer: more events or more rows than this are merged into one event.
 MAX_EVENTS, MAX_ROWS = 1_000, 100_000
 
 
 @dataclass(slots=True)
 class Delta:
-    """Changes up to a version, as a consumer who saw all before would make them."""
+    """Changes that lead a consumer of all earlier changes to a version."""
 
     version: int
     inserted: dict[str, Values] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Delta:
         return len(self.inserted) + len(self.updated) + len(self.deleted)
 
     def absorb(self, later: Delta) -> None:
-        """Become the sum of both: what came and went between them shows no more."""
+        """Add later changes to this delta; a row that was inserted and deleted in between no longer appears."""
         for identity in later.deleted:
             if self.inserted.pop(identity, None) is None:
                 self.updated.pop(identity, None)
@@ -52,14 +52,14 @@ class Delta:
         if identity in self.inserted:
             into = self.inserted
         elif identity in self.deleted or identity in self.updated:
-            # Whoever sees the sum had the row all the time.
+            # For a consumer of the merged delta the row never disappeared.
             self.deleted.discard(identity)
             into = self.updated
         into[identity] = row
 
 
 class Mirror(Frames):
-    """A copy of a table that follows it. Safe to read from any thread; every answer is of one moment."""
+    """A live copy of a table. It can be read from any thread; each read is consistent."""
 
     def __init__(self, table: str) -> None:
         self.table = table
@@ -78,34 +78,34 @@ class Mirror(Frames):
 
     @property
     def rows(self) -> dict[str, Row]:
-        """Every row by its id, as a copy."""
+        """All rows by their ids, as a copy."""
         return self.snapshot().rows
 
     @property
     def generation(self) -> int:
-        """The generation that the rows are of; 0 before the first data."""
+        """The generation of the rows; 0 before the first data."""
         return self._now.generation
 
     @property
     def version(self) -> int:
-        """The version of the table that the rows are of."""
+        """The table version of the rows; 0 before the first data."""
         return self._now.version
 
     @property
     def columns(self) -> Columns:
-        """Name and type of each column; empty before the first data."""
+        """The name and type of each column; empty before the first data."""
         return self._now.columns
 
     def snapshot(self) -> Snapshot:
-        """All of it at one moment: rows, generation and version belong together. Empty before the first data."""
+        """Return a consistent copy of rows, generation and version; empty before the first data."""
         with self._lock:
             return replace(self._now, _values=self._now._values.copy())
 
     def to_arrow(self) -> pyarrow.Table:
-        """The table as it is now."""
+        """Return the current rows as an Arrow table."""
         return self.snapshot().to_arrow()
 
-    # -- for its subscription
+    # -- called by the subscription
 
     def _replace(self, now: Snapshot) -> None:
         with self._lock:
@@ -121,19 +121,19 @@ class Mirror(Frames):
 
 
 class ChangesSubscription(Subscription[Changes]):
-    """Every change of a table, and a mirror of it; a slow consumer gets several changes as one."""
+    """A subscription to every change of a table, with a mirror of it; a slow consumer gets several changes as one."""
 
     _kind = "changes"
 
     def __init__(self, live: Live, table: str, columns: Texts = ()) -> None:
         super().__init__(live, table, {"columns": columns})
         self.mirror = Mirror(table)
-        """The table as it is now; it may be ahead of the events that were taken."""
+        """The current table; it may be ahead of the consumed events."""
         self._max_events, self._max_rows = MAX_EVENTS, MAX_ROWS
-        # The parts of a snapshot until its last.
+        # The parts of a snapshot that have arrived so far.
         self._part_position: tuple[int, int] | None = None
         self._part_rows: dict[str, Values] = {}
-        # A consumer who gets all rows next needs no list of changes.
+        # True: the next event has all rows, so that changes need not be queued.
         self._show_all = True
         self._pending: deque[Delta] = deque()
         self._pending_rows = 0
@@ -143,7 +143,7 @@ class ChangesSubscription(Subscription[Changes]):
 
     def _request(self) -> Json:
         with self._changed:
-            self._part_rows = {}  # those of an earlier answer are not mixed in
+            self._part_rows = {}  # drop the parts of an earlier answer
             return super()._request()
 
     def _apply(self, message: Json) -> bool:
@@ -156,9 +156,9 @@ class ChangesSubscription(Subscription[Changes]):
         return (message["generation"], message["version"]) == self._position()
 
     def _part(self, message: Json) -> bool:
-        """Collect the parts of a snapshot; with the last they replace all rows at once."""
+        """Collect a part of a snapshot; the last part replaces all rows at once."""
         position = message["generation"], message["version"]
-        if position != self._part_position:  # the server began anew
+        if position != self._part_position:  # the server started another snapshot
             self._part_position, self._part_rows = position, {}
         self._part_rows.update(_by_id(message))
         if message["last"]:
@@ -170,7 +170,7 @@ class ChangesSubscription(Subscription[Changes]):
     def _change(self, message: Json) -> bool:
         generation, version = self._position()
         if message["generation"] == generation and message["version"] <= version:
-            return True  # seen already
+            return True  # already applied
         if (message["generation"], message["since"]) != (generation, version):
             return False
         change = Delta.of(message)
@@ -183,7 +183,7 @@ class ChangesSubscription(Subscription[Changes]):
         return True
 
     def _merge(self) -> None:
-        """One event in place of many, or all rows where those are fewer."""
+        """Merge all queued changes into one event; if it has more rows than the table and the limit, send all rows."""
         merged = self._pending.popleft()
         for later in self._pending:
             merged.absorb(later)

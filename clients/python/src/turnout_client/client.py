@@ -1,4 +1,4 @@
-"""A running Turnout server and its tables: the calls of its HTTP API, and the way to live data."""
+"""A client of one Turnout server: calls of its HTTP API, and live subscriptions to its tables."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 
 def connect(url: str = DEFAULT_URL, token: str | None = None, *, name: str = "python") -> Client:
-    """A client of the server at `url`; nothing is sent yet. Use it in a `with` block, or close it.
+    """Return a client of the server at `url`, without sending anything yet. Use it in a `with` block, or close it.
 
-    `name` is how the history of swaps names this client: a plain, short word.
+    `name` identifies this client in the history of swaps: a short, plain word.
     """
     return Client(url, token, name)
 
 
 class Client:
-    """One server; safe to use from several threads. All live subscriptions share one connection and one thread."""
+    """A client of one server, for any number of threads. Its subscriptions share one connection and one thread."""
 
     def __init__(self, url: str, token: str | None = None, name: str = "python") -> None:
         self._http = Http(url, token, name)
@@ -67,86 +67,86 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End every subscription and connection; their threads are gone when this returns."""
+        """End every subscription and connection, and wait until their threads have ended."""
         self._live.close()
         self._http.close()
 
     def table(self, name: str) -> Table:
-        """A table by its name; NAME@7 is its generation 7.
+        """Return a table by its name; NAME@7 is its generation 7.
 
-        Nothing is sent yet, so that a table can be named before its server is there: the first use of a table that
-        does not exist says so, with the names that there are.
+        Nothing is sent yet, so the server need not be running. If the table does not exist, its first use raises an
+        error that lists the known names.
         """
         return Table(self._http, self._live, name)
 
     def tables(self) -> list[Json]:
-        """Every table: name, columns with types, row count, generation, version."""
+        """Return every table: name, columns with types, row count, generation, version."""
         found: list[Json] = self._http.get("/api/tables")["tables"]
         return found
 
     def rows(self, table: str, **window: Unpack[WindowOptions]) -> Rows:
-        """A window of a table; `where` are `column operator value` terms, `sort` are columns, `-` before descending."""
+        """Return a window of a table; terms of `where` are `column operator value`, `-` in `sort` means descending."""
         return self.table(table).rows(**window)
 
     def arrow(self, table: str, **window: Unpack[WindowOptions]) -> pyarrow.Table:
-        """Rows of a table as an Arrow table, all of them unless `limit` is given."""
+        """Return all rows of a table, or a window of them, as an Arrow table."""
         return self.table(table).to_arrow(**window)
 
     def me(self) -> Json:
-        """Who the server takes the client for: name, role, and by what."""
+        """Return the identity of this client on the server: name, role, and how it was authenticated."""
         return self._http.get("/api/me")
 
     def status(self) -> Json:
-        """The status row, with progress and lag."""
+        """Return the status of the server, with progress and lag."""
         return self._http.get("/api/status")
 
     def swaps(self) -> list[Json]:
-        """The history of swaps, oldest first."""
+        """Return the history of swaps, oldest first."""
         found: list[Json] = self._http.get("/api/swaps")["rows"]
         return found
 
     def sql(self, text: str, *, limit: int = 1_000) -> SqlRows:
-        """The rows of one SELECT over the tables, of one moment; `complete` is False where there are more."""
+        """Return the rows of one SELECT, as of one moment; `complete` is False if `limit` cut the result."""
         return event_of(SqlRows, self._http.post("/api/sql", {"sql": text, "limit": limit}))
 
     def sql_file(self, text: str, form: Literal["csv", "arrow", "parquet"], *, limit: int = 10_000) -> bytes:
-        """The rows of one SELECT as the bytes of a file."""
+        """Return the rows of one SELECT as the bytes of a file."""
         return self._http.file("/api/sql", {"sql": text, "limit": limit, "format": form})
 
     def live_sql(self, text: str, *, limit: int = 1_000) -> SqlSubscription:
-        """The rows of a SELECT now, and again whenever a table that it names changed."""
+        """Subscribe to the rows of a SELECT: now, and again whenever one of its tables changes."""
         return self._live.add(SqlSubscription(self._live, text, {"limit": limit, "live": True}))
 
     def control(self, message: Mapping[str, Any], *, wait: bool = True) -> Json:
-        """Send a control message; its outcome, or with `wait=False` only that it was taken."""
+        """Send a control message and return its outcome; with `wait=False` only that the server accepted it."""
         return self._http.send("/api/control", message, wait)
 
     def rollback(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
-        """Back to the previous plan; `message` may have `requestId` and `expectedGeneration`."""
+        """Go back to the previous plan; `message` may have `requestId` and `expectedGeneration`."""
         return self._http.send("/api/rollback", message or {}, wait)
 
     def cancel(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
-        """End the build under way; `message` may have `requestId` and `expectedGeneration`."""
+        """End the current build; `message` may have `requestId` and `expectedGeneration`."""
         return self._http.send("/api/cancel", message or {}, wait)
 
     def test_alert(self, name: str) -> Json:
-        """Send a sample event to the target of an alert, and wait until it has arrived."""
+        """Send a sample event to the target of an alert, and wait until it is delivered."""
         return self._http.send(f"/api/alerts/{quote(name, safe='')}/test", {}, True)
 
     def publish(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
-        """Publish the candidate; `message` may have `requestId`, `force` and `expectedGeneration`, the candidate's."""
+        """Publish the candidate; `message` may have `requestId`, `force` and `expectedGeneration` (the candidate's)."""
         return self._http.send("/api/publish", message or {}, wait)
 
     def discard(self, message: Mapping[str, Any] | None = None, *, wait: bool = True) -> Json:
-        """Remove the candidate; `message` may have `requestId` and `expectedGeneration`, which is the candidate's."""
+        """Remove the candidate; `message` may have `requestId` and `expectedGeneration` (the candidate's)."""
         return self._http.send("/api/discard", message or {}, wait)
 
     def config(self) -> str:
-        """The configuration in force, as YAML; secrets are ***."""
+        """Return the current configuration as YAML; secrets are shown as ***."""
         return self._http.text("/api/config")
 
     def config_history(self) -> list[Json]:
-        """The configurations that were in force, newest first: who, when, and what differed."""
+        """Return the configurations so far, newest first: who applied each, when, and what changed."""
         found: list[Json] = self._http.get("/api/config/history")["history"]
         return found
 
@@ -159,9 +159,9 @@ class Client:
         expected_generation: int | None = None,
         force: bool = False,
     ) -> Json:
-        """Put another configuration (YAML) in force, or say what it would change.
+        """Apply a configuration (YAML), or with `dry_run` only report what it would change.
 
-        The answer has `outcome`, `generation` and `changes`; where that is `rejected` or `failed`, also the `error`.
+        The answer has `outcome`, `generation` and `changes`; if the outcome is `rejected` or `failed`, also `error`.
         """
         given = {"requestId": request_id, "expectedGeneration": expected_generation}
         query = {name: value for name, value in given.items() if value is not None}
@@ -170,7 +170,7 @@ class Client:
 
 
 class Table:
-    """A table by its name. It holds no data: every call asks the server."""
+    """A table by its name. It stores no data: every call queries the server."""
 
     def __init__(self, http: Http, live: Live, name: str) -> None:
         self._http = http
@@ -188,23 +188,23 @@ class Table:
         except TurnoutError as error:
             return display.caption(self.name, str(error))
 
-    # -- now
+    # -- single answers
 
     def rows(self, **window: Unpack[WindowOptions]) -> Rows:
-        """A window, of one moment; 100 rows unless `limit` is given."""
+        """Return a window of the table, as of one moment; `limit` is 100 unless given."""
         return event_of(Rows, self._http.get(self._path, query_of(window, WindowOptions)))
 
     def summary(
         self, by: Texts = (), values: Texts = "count", where: Where = (), sort: Texts = (), limit: int = 100
     ) -> Summary:
-        """Groups of the rows, of one moment: `by="accountType"`, `values="count,sum(balance)"`."""
+        """Return groups of the rows, as of one moment: `by="accountType"`, `values="count,sum(balance)"`."""
         asked: SummaryOptions = {"by": by, "values": values, "where": where, "sort": sort, "limit": limit}
         return event_of(Summary, self._http.get(f"{self._base}/summary", query_of(asked, SummaryOptions)))
 
     def why(self, *, row: str | None = None, key: object = None, place: tuple[str, int, int] | None = None) -> Json:
-        """The records that a row is made of (`row` is its id), or the rows of a key, and those that were not chosen.
+        """Return the Kafka records of a row (by its id) or of the rows of a key, and the unused records of that key.
 
-        `place` is topic, partition and offset of a row of `bad_records`.
+        For a row of `bad_records`, `place` is its topic, partition and offset.
         """
         names = ("row", "key", "topic", "partition", "offset")
         given = zip(names, (row, key, *(place or (None,) * 3)), strict=True)
@@ -220,14 +220,14 @@ class Table:
         limit: int = 100,
         change: ChangeKind | None = None,
     ) -> Difference:
-        """What differs between two generations, of one moment: by default, between what is shown and the candidate."""
+        """Return the differences of two generations, by default of the published one and the candidate."""
         between: DifferenceOptions = {"from": from_generation, "to": to_generation, "change": change}
         asked: DifferenceOptions = {**between, "where": where, "sort": sort, "offset": offset, "limit": limit}
         return difference_of(self._http.get(f"{self._base}/difference", query_of(asked, DifferenceOptions)))
 
     @property
     def schema(self) -> dict[str, str]:
-        """The type of each column, by its name, in order."""
+        """The columns in order: each name with its type."""
         return {column["name"]: column["type"] for column in self.rows(limit=0).columns}
 
     @property
@@ -236,32 +236,32 @@ class Table:
         return tuple(self.schema)
 
     def to_arrow(self, **window: Unpack[WindowOptions]) -> pyarrow.Table:
-        """All rows, or a window of them, of one moment. The schema's metadata has generation, version and total."""
+        """Return all rows or a window, as of one moment. The schema's metadata has generation, version and total."""
         return self._http.arrow(self._path, query_of(window, WindowOptions))
 
     def file(self, form: Literal["csv", "arrow", "parquet"], **window: Unpack[WindowOptions]) -> Iterator[bytes]:
-        """The rows as a file, all of them or a window, of one moment: its bytes as they arrive."""
+        """Yield the bytes of a file with all rows or a window, as of one moment, while they arrive."""
         return self._http.chunks(self._path, [*query_of(window, WindowOptions), ("format", form)])
 
     def to_pandas(self, **window: Unpack[WindowOptions]) -> pandas.DataFrame:
-        """All rows, or a window of them, of one moment, as a data frame of pandas."""
+        """Return all rows or a window, as of one moment, as a pandas data frame."""
         return frames.to_pandas(self.to_arrow(**window))
 
     def to_polars(self, **window: Unpack[WindowOptions]) -> polars.DataFrame:
-        """All rows, or a window of them, of one moment, as a data frame of polars."""
+        """Return all rows or a window, as of one moment, as a polars data frame."""
         return frames.to_polars(self.to_arrow(**window))
 
-    # -- live
+    # -- subscriptions
 
     def window(
         self, columns: Texts = (), where: Where = (), sort: Texts = (), offset: int = 0, limit: int = 100
     ) -> WindowSubscription:
-        """These rows now, and again whenever they change."""
+        """Subscribe to a window of the table: its rows now, and again whenever they change."""
         options: WindowOptions = {"columns": columns, "where": where, "sort": sort, "offset": offset, "limit": limit}
         return self._live.add(WindowSubscription(self._live, self.name, options))
 
     def live_summary(self, **options: Unpack[LiveSummaryOptions]) -> SummarySubscription:
-        """A summary now, and again whenever it changes; `history` also has how it was in the last seconds."""
+        """Subscribe to a summary: now, and after each change; `history` is how many seconds of past values to keep."""
         return self._live.add(SummarySubscription(self._live, self.name, options))
 
     def live_difference(
@@ -273,13 +273,13 @@ class Table:
         limit: int = 100,
         change: ChangeKind | None = None,
     ) -> DifferenceSubscription:
-        """What differs between two generations now, and again when it changed, at most once a second."""
+        """Subscribe to the differences of two generations: now, and after changes, at most once a second."""
         between: DifferenceOptions = {"from": from_generation, "to": to_generation, "change": change}
         asked: DifferenceOptions = {**between, "where": where, "sort": sort, "limit": limit}
         return self._live.add(DifferenceSubscription(self._live, self.name, asked))
 
     def widget(self, **window: Unpack[WindowOptions]) -> TableWidget:
-        """These rows in a notebook, where they stay live. Needs `anywidget`."""
+        """Return a live table of these rows for a notebook. Needs `anywidget`."""
         frames.need("anywidget", "window()")
         from turnout_client.widgets import TableWidget
 
@@ -287,7 +287,7 @@ class Table:
         return TableWidget(follow, follow())
 
     def chart(self, **summary: Unpack[LiveSummaryOptions]) -> ChartWidget:
-        """A summary in a notebook as bars, and with `history` also as lines; it stays live. Needs `anywidget`."""
+        """Return a live chart of a summary for a notebook: bars, and with `history` also lines. Needs `anywidget`."""
         frames.need("anywidget", "live_summary()")
         from turnout_client.widgets import ChartWidget
 
@@ -295,7 +295,7 @@ class Table:
         return ChartWidget(follow, follow())
 
     def changes(self, columns: Texts = ()) -> ChangesSubscription:
-        """All rows now, then every change; its `mirror` is the table as it is."""
+        """Subscribe to all rows now, then to every change; `mirror` of the subscription is the current table."""
         return self._live.add(ChangesSubscription(self._live, self.name, columns))
 
     @overload
@@ -311,10 +311,10 @@ class Table:
     def subscribe(
         self, callback: Callable[[Any], object], *, window: WindowOptions | None = None, on_state: OnState | None = None
     ) -> Subscription[Any]:
-        """Call `callback` with every change, or with a window whenever that changes, on a thread of its own.
+        """Call `callback` with every change, or with `window` whenever that changes, on a separate thread.
 
-        `window` has what `window()` takes, such as `{"sort": "-age", "limit": 10}`. `on_state` is called with the state
-        and the reason for it, on the same thread.
+        `window` has the arguments of `window()`, such as `{"sort": "-age", "limit": 10}`. `on_state` is called with
+        each state and its reason, on the same thread.
         """
         opened: Subscription[Any] = self.changes() if window is None else self.window(**window)
         return opened._call(callback, on_state)

@@ -1,9 +1,8 @@
-"""The column types that a source can declare: one table, with a field for each thing that others must know of a type.
+"""The column types that a source can declare, with all properties of each type in one table.
 
-The names of a type in Spark, DuckDB, Arrow, Avro, JSON and TypeScript come from here; the pages of the reference, help
-texts and the template list the types from here too. Functions that read or write values of a type are in the modules
-that `docs/contributing.md` names, under its `family`. Spark's workers get this module by value: it imports nothing of
-Turnout.
+It defines the names of a type in Spark, DuckDB, Arrow, Avro, JSON and TypeScript. Reference pages, help texts and the
+template list the types from it. `docs/contributing.md` names the modules that read or write values of a type; they
+look it up by its `family`. Spark's workers receive this module by value, so it imports nothing of Turnout.
 """
 
 from __future__ import annotations
@@ -15,39 +14,39 @@ _DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,4})\s*,\s*(\d{1,4})\s*\)", re.ASCII
 _MAX_PRECISION = 38
 
 
-# Without slots: workers get class and table by value, and a slotted instance cannot be read before its class is whole.
+# Without slots: workers unpickle the class by value, and read slotted instances before the class is complete.
 @dataclass(frozen=True)
 class ColumnType:
-    """One type of a column."""
+    """A column type."""
 
     name: str
-    """Its name in configuration and API."""
+    """The name in the configuration and the API."""
     spark: str
     duckdb: str
     arrow: tuple[str | int, ...]
-    """The function of pyarrow that makes the type, and its arguments."""
+    """The pyarrow function that creates the type, and its arguments."""
     avro: str
-    """The Avro type that its values are written as."""
+    """The Avro type of written values."""
     json: str
-    """The type of its values in the JSON of rows, and in TypeScript."""
+    """The type of values in JSON rows and in TypeScript."""
     described: str
-    """What a value looks like, for people who wrote another one."""
+    """A description of valid values, for error messages."""
     samples: tuple[str, str]
-    """Two values, as texts that Spark and DuckDB cast to the type."""
+    """Two example values, as texts that Spark and DuckDB can cast to the type."""
     avro_logical: str | None = None
     number: bool = False
     time: bool = False
-    """Whether it is a date or a point in time."""
+    """Whether the type is a date or a timestamp."""
     exact: bool = True
-    """Whether two equal values are always equal bit for bit, so that the type can be a key."""
+    """Whether equal values always have equal bits, so that the type can be a key."""
     bits: int | None = None
-    """The size of a whole number."""
+    """The size of an integer; None for other types."""
     digits: tuple[int, int] | None = None
-    """Precision and scale of a decimal."""
+    """The precision and scale of a decimal; None for other types."""
 
     @classmethod
     def parse(cls, text: str) -> ColumnType:
-        """The type of that name; ValueError lists the known ones."""
+        """Return the type with this name; raise ValueError with the known names if there is none."""
         wanted = text.strip().lower()
         if wanted in _PLAIN:
             return _PLAIN[wanted]
@@ -61,7 +60,7 @@ class ColumnType:
 
     @classmethod
     def known(cls, text: str) -> ColumnType | None:
-        """The type of that name; None for one that no source can declare, which results of SQL may have."""
+        """Return the type with this name, or None if no source can declare it: results of SQL may have other types."""
         try:
             return cls.parse(text)
         except ValueError:
@@ -69,7 +68,7 @@ class ColumnType:
 
     @classmethod
     def from_duckdb(cls, text: str) -> str:
-        """The canonical name of a DuckDB type; a type that no source can declare is lowercased."""
+        """Return the name of a DuckDB type here; a type that no source can declare is only lowercased."""
         wanted = text.strip()
         if wanted.upper() in _FROM_DUCKDB:
             return _FROM_DUCKDB[wanted.upper()]
@@ -78,12 +77,12 @@ class ColumnType:
 
     @property
     def family(self) -> str:
-        """The name without digits: what functions for values of the type are found by."""
+        """The name without parameters, by which modules look up the functions for values of the type."""
         return self.name.partition("(")[0]
 
     @property
     def label(self) -> str:
-        """The name as texts for people write it."""
+        """The name in texts for people."""
         return "decimal(p,s)" if self.digits else self.name
 
     def __str__(self) -> str:
@@ -202,7 +201,7 @@ COLUMN_TYPES = (
         time=True,
     ),
 )
-"""Every type; of decimals, which have digits of their own, one."""
+"""Every type; `decimal(38,9)` stands for all decimals."""
 
 KNOWN_TYPES = ", ".join(kind.label for kind in COLUMN_TYPES)
 _PLAIN = {kind.name: kind for kind in COLUMN_TYPES if kind.digits is None}

@@ -1,14 +1,14 @@
-"""Names in control messages: the fields of a source and of a view, and the joins."""
+"""Names in control messages: the fields for a source and for a view, and the joins."""
 
 JOINS = ("left", "natural", "inner", "right", "full", "semi", "anti")
-"""The joins of views; `plan/joins.py` of the server defines what they do."""
+"""The names of the joins; `plan/joins.py` of the server defines their meaning."""
 
 
 def topic_field(source: str) -> str:
-    """The field of a message that names the topic of a source."""
+    """Return the message field for the topic of a source."""
     return f"{source}Topic"
 
 
 def join_field(view: str) -> str:
-    """The field of a message that names the join of one view."""
+    """Return the message field for the join of a view."""
     return f"{view}JoinType"

@@ -1,4 +1,4 @@
-"""Rows as people see them: HTML in notebooks, with all data escaped, and a few lines of text elsewhere."""
+"""Display of rows: HTML in notebooks, with all data escaped, and a few lines of text elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEXT_CHARACTERS = 24
 
 
 def lines(answer: Rows | Summary, one: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """An answer of the server as a text of at most eight lines; `one` is the word for a row."""
+    """Format an answer of the server as a text of at most eight lines; `one` is the word for a row."""
     heads = [column["name"] for column in answer.columns[:_TEXT_COLUMNS]]
     body = [[_short(row[name]) for name in heads] for row in rows[:_TEXT_ROWS]]
     cells = [[_short(name) for name in heads], *body]
@@ -30,7 +30,7 @@ def lines(answer: Rows | Summary, one: str, rows: Sequence[Mapping[str, Any]]) -
 
 
 def page(answer: Rows | Summary, one: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """An answer of the server below its name, generation, version and total; `one` is the word for a row."""
+    """Format an answer of the server as HTML, below its name and version; `one` is the word for a row."""
     facts = (f"generation {answer.generation}", f"version {answer.version}", _total(answer, one))
     heads = "".join(f'<th title="{escape(c["type"])}">{escape(c["name"])}</th>' for c in answer.columns)
     body = "".join(f"<tr>{''.join(_cell(row[c['name']]) for c in answer.columns)}</tr>" for row in rows)
@@ -52,13 +52,13 @@ def _cell(value: object) -> str:
 
 
 def _short(value: object) -> str:
-    """A value in one line, without what a terminal would take as a command."""
+    """Format a value in one line, without characters that a terminal would interpret."""
     whole = "null" if value is None else text(value)
     plain = "".join(letter if letter.isprintable() else " " for letter in whole)
     return plain if len(plain) <= _TEXT_CHARACTERS else plain[: _TEXT_CHARACTERS - 3] + "..."
 
 
 def text(value: object) -> str:
-    """A value as people read it, cut where it is long."""
+    """Format a value as a text, cut after 200 characters."""
     whole = str(value).lower() if isinstance(value, bool) else str(value)
     return whole if len(whole) <= _MAX_CHARACTERS else whole[: _MAX_CHARACTERS - 3] + "..."

@@ -1,4 +1,4 @@
-"""What a client hands out, all frozen: rows over HTTP, windows and changes of live tables, states of a subscription."""
+"""The frozen objects that a client returns: rows, windows, summaries, differences, changes, subscription states."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SummaryOptions(TypedDict, total=False):
 
 
 class LiveSummaryOptions(SummaryOptions, total=False):
-    """Which live summary of a table, and for how many seconds its values are kept: what `Table.live_summary` takes."""
+    """The arguments of `Table.live_summary`; `history` is for how many seconds past values are kept."""
 
     history: int
 
@@ -62,11 +62,11 @@ DifferenceOptions = TypedDict(
     },
     total=False,
 )
-"""Which difference of a table, by the names that the server has for it: what `Table.live_difference` sends."""
+"""The parameters of a difference, with the names of the API."""
 
 
 class SqlOptions(TypedDict, total=False):
-    """How much of a SELECT's answer to send, and whether to send it again when its tables changed."""
+    """The parameters of a SELECT: the maximum number of rows, and whether to send them again after changes."""
 
     limit: int
     live: bool
@@ -76,25 +76,25 @@ class State(StrEnum):
     """The state of a subscription."""
 
     CONNECTING = "connecting"
-    """No answer yet."""
+    """There is no answer yet."""
     LIVE = "live"
-    """It has the newest data of the server."""
+    """The data is current."""
     AWAY = "away"
-    """The server cannot be reached; the last data stays, and the client connects again by itself."""
+    """The server cannot be reached; the last data is kept, and the client reconnects automatically."""
     REFUSED = "refused"
-    """Over: the server refused it, and says why."""
+    """The server refused the subscription; `error` has the reason."""
     CLOSED = "closed"
-    """Over: it was closed here."""
+    """The program closed the subscription."""
 
     @property
     def over(self) -> bool:
-        """Whether no more data comes."""
+        """Whether no more data will arrive."""
         return self in (State.REFUSED, State.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows(frames.Frames):
-    """A window of a table, of one moment; `total` counts what `where` keeps, not only this window."""
+    """A window of a table, as of one moment; `total` counts all rows that match `where`."""
 
     table: str
     generation: int
@@ -104,11 +104,11 @@ class Rows(frames.Frames):
     rows: tuple[Mapping[str, Any], ...]
 
     def as_json(self) -> Json:
-        """The object that the HTTP API answers."""
+        """Return the JSON object of the HTTP API."""
         return {one.name: getattr(self, one.name) for one in fields(Rows)}
 
     def to_arrow(self) -> pyarrow.Table:
-        """These rows, with the types of their columns."""
+        """Return the rows as an Arrow table with the types of their columns."""
         return frames.from_rows(self.columns, self.rows)
 
     def __repr__(self) -> str:
@@ -120,29 +120,29 @@ class Rows(frames.Frames):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Window(Rows):
-    """A window as it is now. A row that stays has the same id while its cells change."""
+    """The current rows of a live window. A row keeps its id in `ids` while its cells change."""
 
     ids: tuple[str, ...]
     offset: int
     swapped: bool
-    """Whether the table moved to another generation since the window that was handed out before."""
+    """Whether the table has changed its generation since the previous event."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SqlRows(Rows):
-    """The rows of a SELECT, of one moment; `complete` is False where there were more. `table` is `sql`."""
+    """The rows of a SELECT, as of one moment; `complete` is False if the limit cut the result. `table` is `sql`."""
 
     complete: bool = True
 
     def as_json(self) -> Json:
-        """The object that the HTTP API answers."""
-        # Not by super(): a dataclass with slots is another class than the one that this is written in.
+        """Return the JSON object of the HTTP API."""
+        # super() fails here: a dataclass with slots is a copy of the class in which this method is defined.
         return {**Rows.as_json(self), "complete": self.complete}
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
-    """The groups as they were from `time` on (milliseconds since 1970), until the next point."""
+    """The groups of a summary from `time` (milliseconds since 1970) until the next point."""
 
     time: int
     generation: int
@@ -151,7 +151,7 @@ class HistoryPoint:
 
 @dataclass(frozen=True, slots=True)
 class SwapMoment:
-    """When the table moved to a generation (milliseconds since 1970)."""
+    """The time of a swap in milliseconds since 1970, and its generation."""
 
     time: int
     generation: int
@@ -159,7 +159,7 @@ class SwapMoment:
 
 @dataclass(frozen=True, slots=True)
 class Summary(frames.Frames):
-    """Groups of a table's rows, of one moment; `total` counts all groups, not only these."""
+    """Groups of a table's rows, as of one moment; `total` counts all groups, also beyond `limit`."""
 
     table: str
     generation: int
@@ -169,18 +169,18 @@ class Summary(frames.Frames):
     groups: tuple[Row, ...]
     total: int
     history: tuple[HistoryPoint, ...] = ()
-    """The past values of a live summary that was asked for with `history`."""
+    """The past values of a live summary; empty if `history` was not requested."""
     swaps: tuple[SwapMoment, ...] = ()
     swapped: bool = False
-    """Whether the table moved to another generation since the summary that was handed out before."""
+    """Whether the table has changed its generation since the previous event."""
 
     def as_json(self) -> Json:
-        """The object that the HTTP API answers."""
+        """Return the JSON object of the HTTP API."""
         names = ("table", "generation", "version", "by", "columns", "groups", "total")
         return {name: getattr(self, name) for name in names}
 
     def to_arrow(self) -> pyarrow.Table:
-        """The groups, with the types of their columns."""
+        """Return the groups as an Arrow table with the types of their columns."""
         return frames.from_rows(self.columns, self.groups)
 
     def __repr__(self) -> str:
@@ -192,35 +192,35 @@ class Summary(frames.Frames):
 
 @dataclass(frozen=True, slots=True)
 class Difference(frames.Frames):
-    """What differs in a table between two generations, of one moment; `total` counts what `rows` are the first of.
+    """The differences of a table between two generations, as of one moment; `total` counts them, also beyond `limit`.
 
-    A row has `change` (`added`, `removed` or `changed`), and `from` and `to`: the row before and after, or None.
+    Each of `rows` has `change` (`added`, `removed` or `changed`), `from` and `to`: the row before and after, or None.
     """
 
     table: str
     from_: Mapping[str, Any]
-    """`generation` and `version` of the table before, and the `lag` of its generation, None where it is not known."""
+    """The first side: `generation`, `version`, and the `lag` of the generation (None if unknown)."""
     to: Mapping[str, Any]
     counts: Mapping[str, int]
-    """The rows that are `added`, `removed`, `changed` and `same`."""
+    """The number of rows that are `added`, `removed`, `changed` and `same`."""
     total: int
     key: tuple[str, ...]
     columns: tuple[Mapping[str, Any], ...]
-    """The compared columns: `name`, `type`, and in how many changed rows each has `changed`."""
+    """The compared columns: `name`, `type`, and `changed`, the number of changed rows in which the column differs."""
     only_in: Mapping[str, Sequence[str]]
-    """The columns that are not compared, because only `from` or only `to` has them."""
+    """The columns that are not compared because only one side, `from` or `to`, has them."""
     missing: str | None
     sinks: tuple[Mapping[str, Any], ...]
-    """For each `sink` of the table, how many `records` it would write."""
+    """Each `sink` of the table, with the number of `records` that it would write."""
     rows: tuple[Row, ...]
 
     def as_json(self) -> Json:
-        """The object that the HTTP API answers."""
+        """Return the JSON object of the HTTP API."""
         wire = {"from_": "from", "only_in": "columnsOnlyIn"}
         return {wire.get(one.name, one.name): getattr(self, one.name) for one in fields(self)}
 
     def to_arrow(self) -> pyarrow.Table:
-        """The rows as the columns `change`, `from.NAME` and `to.NAME`."""
+        """Return the rows as an Arrow table with the columns `change`, `from.NAME` and `to.NAME`."""
         pairs = [(side, column) for side in ("from", "to") for column in self.columns]
         columns = [{"name": f"{side}.{column['name']}", "type": column["type"]} for side, column in pairs]
         cells = [[(row[side] or {}).get(column["name"]) for side, column in pairs] for row in self.rows]
@@ -237,14 +237,14 @@ class Difference(frames.Frames):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What changed in a table since the event before, by row id."""
+    """The changes of a table since the previous event, by row id."""
 
     table: str
     generation: int
     version: int
     columns: Columns
     snapshot: bool
-    """`inserted` has all rows, in place of all before: the first event, a swap, or a consumer that was too slow."""
+    """Whether `inserted` replaces all rows: in the first event, after a swap, or if the consumer was too slow."""
     swapped: bool
     inserted: Mapping[str, Row]
     updated: Mapping[str, Row]
@@ -257,7 +257,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot(frames.Frames):
-    """A whole table, of one moment."""
+    """All rows of a table, as of one moment."""
 
     table: str
     generation: int
@@ -270,16 +270,16 @@ class Snapshot(frames.Frames):
 
     @property
     def rows(self) -> dict[str, Row]:
-        """Every row by its id; each call makes another dictionary."""
+        """All rows by their ids; each access creates a new dictionary."""
         return named(self.columns, self._values)
 
     def to_arrow(self) -> pyarrow.Table:
-        """All rows, with the types of their columns."""
+        """Return all rows as an Arrow table with the types of their columns."""
         return frames.to_arrow(self.columns, list(self._values.values()))
 
 
 def event_of(kind: type[E], answer: Json, **given: Any) -> E:
-    """An event from the fields of an answer, lists as tuples; those in `given` replace the answer's."""
+    """Create an event from the fields of an answer, with lists as tuples; `given` overrides fields of the answer."""
     known = {one.name for one in fields(kind)}
     found = {name: value for name, value in (answer | given).items() if name in known}
     arguments: Json = {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
@@ -287,7 +287,7 @@ def event_of(kind: type[E], answer: Json, **given: Any) -> E:
 
 
 def difference_of(answer: Json) -> Difference:
-    """A difference from an answer or a message."""
+    """Create a difference from an HTTP answer or a live message."""
     return event_of(Difference, answer, from_=answer["from"], only_in=answer["columnsOnlyIn"])
 
 

@@ -1,6 +1,6 @@
-"""Rows as Arrow tables, and Arrow tables as data frames.
+"""Conversion of rows to Arrow tables, and of Arrow tables to data frames.
 
-The client needs neither pyarrow nor pandas nor polars: they are imported when a caller asks for a table or a frame.
+pyarrow, pandas and polars are optional: they are imported when a caller first needs a table or a frame.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 
 
 class Frames:
-    """Arrow data, also as data frames."""
+    """Base class of objects that can be converted to an Arrow table and to data frames."""
 
     __slots__ = ()
 
     def to_arrow(self) -> pyarrow.Table:
-        """The rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         raise NotImplementedError
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a data frame of pandas."""
+        """Return the rows as a pandas data frame."""
         return to_pandas(self.to_arrow())
 
     def to_polars(self) -> polars.DataFrame:
-        """The rows as a data frame of polars."""
+        """Return the rows as a polars data frame."""
         return to_polars(self.to_arrow())
 
 
 def to_arrow(columns: Sequence[Mapping[str, str]], rows: Sequence[Sequence[Any]]) -> pyarrow.Table:
-    """JSON rows, in the order of their columns, with the types that these columns have in the table."""
+    """Convert JSON rows, with values in the order of `columns`, to an Arrow table with the types of these columns."""
     pa = need("pyarrow")
     arrays = [_array([row[place] for row in rows], column["type"]) for place, column in enumerate(columns)]
     return pa.table(arrays, names=[column["name"] for column in columns])
 
 
 def from_rows(columns: Sequence[Mapping[str, str]], rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
-    """Rows that are mappings, with the types that their columns have in the table."""
+    """Convert rows that are mappings to an Arrow table with the types of `columns`."""
     return to_arrow(columns, [[row[column["name"]] for column in columns] for row in rows])
 
 
 def to_pandas(table: pyarrow.Table) -> pandas.DataFrame:
-    """A `date` column with a year outside of 1 to 9999, which Python's `date` has not, is `datetime64[ms]`."""
+    """Convert to pandas; dates outside Python's years 1 to 9999 make their column `datetime64[ms]`."""
     import pyarrow as pa
 
     from turnout_client.arrow_columns import fits_years
@@ -62,7 +62,7 @@ def to_pandas(table: pyarrow.Table) -> pandas.DataFrame:
 
 
 def to_polars(table: pyarrow.Table) -> polars.DataFrame:
-    """A column with years beyond 262,000, which polars cannot show, is of texts."""
+    """Convert to polars; years beyond 262,000, which polars cannot display, make their column texts."""
     from turnout_client.arrow_columns import fits_years, is_time, iso_texts
 
     for index, field in enumerate(table.schema):
@@ -86,12 +86,12 @@ def _array(values: list[Any], type_name: str) -> pyarrow.Array:
         return pa.array(values, pa.string()).cast(arrow_type(type_name))
     if known:
         return pa.array(values, arrow_type(type_name))
-    # A type that no source can declare: as the text that it is, or as JSON.
+    # A type that no source can declare: texts stay texts, other values become JSON.
     return pa.array([value if value is None or isinstance(value, str) else json.dumps(value) for value in values])
 
 
 def need(package: str, instead: str = "") -> Any:
-    """Import an optional package; TurnoutError where it is missing, with its extra and with what works `instead`."""
+    """Import an optional package; if it is missing, raise TurnoutError with its extra and the call to use `instead`."""
     extra, other = ("arrow", "rows()") if package == "pyarrow" else ("notebook", "to_arrow()")
     try:
         return importlib.import_module(package)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 TIMEOUT_SECONDS = 30.0
-# The server writes a file whole before it sends the first byte.
+# The server writes the whole file before it sends the first byte.
 _FILE_SECONDS = 600.0
 _READ_TIMEOUT = httpx.Timeout(TIMEOUT_SECONDS, read=_FILE_SECONDS)
 
@@ -30,15 +30,15 @@ Query = list[tuple[str, str | int | float | bool | None]]
 
 
 class Http:
-    """Calls to one server; safe to use from several threads."""
+    """The HTTP client of one server; it can be used from several threads."""
 
     def __init__(self, url: str, token: str | None, name: str) -> None:
         self.url = _base(url)
         self.headers = {"X-Turnout-Client": name}
-        # A token with a line break would fail deep in the client, with the token in the error.
+        # A token with a line break would fail inside httpx, and the error would show the token.
         if token:
             self.headers["Authorization"] = f"Bearer {_clean(token)}"
-        # To read the machine's certificates takes longer than a call. A proxy may want them, too.
+        # Loading the machine's certificates takes longer than a call, so only https and proxies do it.
         tls = self.url.startswith("https:") or bool(getproxies())
         self._http = httpx.Client(base_url=self.url, headers=self.headers, timeout=TIMEOUT_SECONDS, verify=tls)
 
@@ -49,19 +49,19 @@ class Http:
         return self._answer(self._call("GET", path, params=query or []))
 
     def post(self, path: str, message: Mapping[str, Any]) -> Json:
-        """A read whose question is a body; the server ends one that takes too long."""
+        """Send a query as JSON and return the JSON answer; the server ends a query that takes too long."""
         return self._answer(self._call("POST", path, json=dict(message), timeout=_READ_TIMEOUT))
 
     def file(self, path: str, message: Mapping[str, Any]) -> bytes:
-        """A read whose question is a body, and whose answer is a file."""
+        """Send a query as JSON and return the file that the server answers."""
         response = self._call("POST", path, json=dict(message), timeout=_READ_TIMEOUT)
         if not response.is_success:
             self._answer(response)
         return response.content
 
     def send(self, path: str, message: Mapping[str, Any], wait: bool) -> Json:
-        """A control message; with `wait` the answer has its outcome."""
-        # A build may take as long as the server lets it: the server ends a wait for its outcome.
+        """Send a control message; with `wait` the answer contains its outcome."""
+        # Without a read timeout: the server limits the time of a build and of the wait for its outcome.
         timeout = httpx.Timeout(TIMEOUT_SECONDS, read=None if wait else TIMEOUT_SECONDS)
         query = {} if wait else {"wait": "false"}
         return self._answer(self._call("POST", path, json=dict(message), params=query, timeout=timeout))
@@ -73,7 +73,7 @@ class Http:
         return response.text
 
     def put_yaml(self, path: str, text: str, query: Mapping[str, Any]) -> Json:
-        """A file; the answer has its outcome, also where that is an error."""
+        """Send a configuration file; the answer contains its outcome, even if that is an error."""
         response = self._call(
             "PUT",
             path,
@@ -90,9 +90,9 @@ class Http:
             return self._http.request(method, path, **request)
 
     def arrow(self, path: str, query: Query) -> pyarrow.Table:
-        """An Arrow stream. The metadata of the table's schema has generation, version and total."""
+        """Read an Arrow stream into a table, with generation, version and total in the schema's metadata."""
         pa = need("pyarrow")
-        # Grows in place, and the columns of the table are parts of it: rows are in memory once.
+        # The buffer grows in place and the table's columns refer to it, so the rows are in memory only once.
         body = bytearray()
         with (
             self._failures(),
@@ -113,7 +113,7 @@ class Http:
         return table.replace_schema_metadata({**(table.schema.metadata or {}), **numbers})
 
     def chunks(self, path: str, query: Query) -> Iterator[bytes]:
-        """The bytes of a file as they arrive."""
+        """Yield the bytes of a file as they arrive."""
         with self._failures(), self._http.stream("GET", path, params=query, timeout=_READ_TIMEOUT) as response:
             if not response.is_success:
                 response.read()
@@ -143,7 +143,7 @@ class Http:
 
 
 def query_of(given: Mapping[str, Any], options: type) -> Query:
-    """Parameters of a call: one for each item of a list, conditions of `where` as JSON, none for None."""
+    """Return query parameters: one for each item of a list, `where` terms as JSON; None and empty lists are omitted."""
     if unknown := given.keys() - options.__annotations__.keys():
         raise TypeError(f"unknown option {min(unknown)!r}; options: {', '.join(options.__annotations__)}")
     query: Query = []
@@ -160,7 +160,7 @@ def _base(url: str) -> str:
         parsed = httpx.URL("")
     if parsed.scheme in ("http", "https") and parsed.host and not parsed.userinfo:
         return str(parsed).rstrip("/")
-    # Not shown: it may have a password in it.
+    # The URL is not shown, because it may contain a password.
     raise TurnoutError(code="bad_url", message="the server's address is not usable", hint=f"such as {DEFAULT_URL}")
 
 
@@ -169,14 +169,14 @@ def _clean(token: str) -> str:
     if token.isascii() and token.isprintable():
         return token
     raise TurnoutError(
-        code="bad_token", message="the token has characters that a header cannot carry", hint=CLIENT_HINTS["bad_token"]
+        code="bad_token", message="the token has characters that a header cannot have", hint=CLIENT_HINTS["bad_token"]
     )
 
 
 def unreachable_because(error: Exception, seconds: float) -> str:
-    """Why a server was not reached within so many seconds, in words."""
+    """Describe why a connection failed; `seconds` was its time limit."""
     if isinstance(error, httpx.TimeoutException):
-        # A request has a limit to connect, and another to read: a file may take long.
+        # A request has separate limits for connecting and for reading, because a file may take long.
         limits = error.request.extensions["timeout"]
         seconds = limits[type(error).__name__.removesuffix("Timeout").lower()]
     if isinstance(error, ConnectionRefusedError) or "refused" in str(error).lower():

@@ -1,7 +1,7 @@
-"""The live connection of a client: one thread with one WebSocket, shared by all of its subscriptions.
+"""The live connection of a client: one thread and one WebSocket, shared by all of its subscriptions.
 
-It lives while there are subscriptions. It connects again with growing pauses, and takes up every subscription where
-it was. `newest.py` and `changes.py` take in the messages.
+It exists while there are subscriptions. After a failure it reconnects with growing pauses and resumes every
+subscription at its position. `newest.py` and `changes.py` process the messages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PING_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
 _DATA = ("rows", "summary", "difference", "current", "snapshot", "changes")
-# Refusals that pass: the server starts, is full, or a gateway in front of it waits for it.
+# Temporary refusals: the server is starting or full, or a gateway is waiting for it.
 _PASSING_STATUS = (408, 425, 429)
 
 AnySubscription: TypeAlias = "Subscription[Any]"
@@ -48,7 +48,7 @@ S = TypeVar("S", bound="Subscription[Any]")
 
 
 class Live:
-    """The connection as subscriptions and their client see it; all methods may be called from any thread."""
+    """The interface of the connection to subscriptions and clients; all methods can be called from any thread."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url = url
@@ -58,7 +58,7 @@ class Live:
         self._ending: list[threading.Thread] = []
 
     def add(self, subscription: S) -> S:
-        """Ask the server for its data, now and whenever the connection was lost."""
+        """Request the data of a subscription, now and after each reconnection."""
         with self._lock:
             if self._session is None:
                 self._session = _Session(self._url, self._headers, self.release)
@@ -67,7 +67,7 @@ class Live:
         return subscription
 
     def remove(self, subscription: AnySubscription) -> None:
-        """Give it no more data; after the last subscription the thread has ended when this returns."""
+        """End a subscription; after the last one, also wait until the thread has ended."""
         self.release(subscription)
         self._join()
 
@@ -84,7 +84,7 @@ class Live:
         self._join()
 
     def release(self, subscription: AnySubscription) -> None:
-        """Give it no more data, without waiting for the thread; a session without members ends by itself."""
+        """End a subscription without waiting for the thread; a session without members ends itself."""
         with self._lock:
             session = self._session
             if session is None or subscription not in session.members:
@@ -105,9 +105,9 @@ class Live:
 
 
 class _Session:
-    """The life of one thread: its event loop, the socket of the moment, and which subscription has which id.
+    """The state of one connection thread: its event loop, its current socket, and the subscriptions by their ids.
 
-    `members` is guarded by the lock of Live. All else belongs to the thread: others come in by `soon`.
+    The lock of Live guards `members`. All other state belongs to the thread; other threads use `soon`.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], release: Callable[[AnySubscription], None]) -> None:
@@ -128,23 +128,23 @@ class _Session:
         self.thread.start()
 
     def soon(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Run on the session's thread; once that is gone, nothing is left to do."""
+        """Schedule a call on the session's thread; do nothing if the thread has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call, *arguments)
 
-    # -- on its own thread
+    # -- on the session's thread
 
     def _run(self) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner, contextlib.suppress(asyncio.CancelledError):
                 runner.get_loop().run_until_complete(self.work)
-        except Exception as error:  # a fault of ours must not leave consumers waiting for ever
+        except Exception as error:  # an unexpected error must not leave consumers waiting for ever
             log.exception("the live connection failed")
             text, hint = f"the live connection failed: {first_line(error)}", "the log has the details; subscribe again"
             self._refuse_all(TurnoutError(code="client_failed", message=text, hint=hint, status=500))
 
     def ask(self, subscription: AnySubscription) -> None:
-        """Send its request. A new id each time: messages under way for the old one are never mixed in."""
+        """Send a subscription's request. A new id each time keeps late messages for the old id apart."""
         self.drop(subscription)
         if self._socket is None or subscription.state.over:
             return
@@ -164,7 +164,7 @@ class _Session:
     async def _send_all(self, socket: ClientConnection) -> None:
         from websockets.exceptions import ConnectionClosed
 
-        # The receiving side sees a closed connection too, and handles it.
+        # The receiving task handles a closed connection.
         with contextlib.suppress(ConnectionClosed):
             while True:
                 await socket.send(await self._outbox.get())
@@ -174,16 +174,16 @@ class _Session:
         while True:
             opened = time.monotonic()
             reason = await self._connect_once()
-            # A connection that lasted was a good one: pauses begin short again.
+            # After a connection that lasted, the pauses start short again.
             if time.monotonic() - opened > LONGEST_PAUSE_SECONDS:
                 failures = 0
-            for subscription in list(self.members):  # one step for Python, so no lock is needed
+            for subscription in list(self.members):  # the copy is atomic in Python, so no lock is needed
                 subscription._set_state(State.AWAY, reason)
             await asyncio.sleep(pause_seconds(failures))
             failures += 1
 
     async def _connect_once(self) -> str:
-        """Connect and serve; why that ended, in words."""
+        """Connect, and serve until the connection ends; return the reason."""
         from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
         try:
@@ -209,7 +209,7 @@ class _Session:
         return "the connection ended"
 
     async def _serve(self, socket: ClientConnection) -> None:
-        """Everything on one open socket, until it closes."""
+        """Send requests and dispatch messages on an open socket until it closes."""
         self._greet(_read(await socket.recv()))
         self._by_id.clear()
         self._socket, self._outbox = socket, asyncio.Queue()
@@ -235,7 +235,7 @@ class _Session:
         subscription = self._by_id.get(str(message.get("id")))
         if message["type"] == "error":
             self._problem(subscription, message)
-        # Unknown types are of a newer server, unknown ids of subscriptions that have gone.
+        # Unknown types come from a newer server, unknown ids belong to ended subscriptions.
         elif subscription is not None and message["type"] in _DATA:
             self._data(subscription, message)
 
@@ -258,8 +258,8 @@ class _Session:
             log.warning("the server did not accept a message: %s", error)
             return
         del self._by_id[str(message["id"])]
-        # A server that has just started may not have its tables yet: a subscription that had data gets it again. A
-        # generation by its number never comes back.
+        # A server that has just started may not have its tables yet, so a subscription that had data tries again. A
+        # numbered generation (NAME@7) never returns.
         known = subscription._had_data and subscription.state is State.AWAY and "@" not in subscription.table
         if error.status >= 500 or (error.code == "unknown_table" and known):
             subscription._set_state(State.AWAY, error.message)
@@ -269,7 +269,7 @@ class _Session:
             self._refuse(subscription, error)
 
     def _not_let_in(self, refusal: InvalidStatus) -> str:
-        """What an HTTP answer instead of a socket means: over, or only for now."""
+        """Handle an HTTP answer instead of a WebSocket: if it is final, refuse all subscriptions. Return the reason."""
         status = refusal.response.status_code
         error = wire.problem(wire.parsed(refusal.response.body or b""), status)
         passes = status >= 500 or status in _PASSING_STATUS or (self._was_live and status not in (401, 403))
@@ -290,15 +290,15 @@ class _Session:
 
 
 class _NotTurnoutError(Exception):
-    """The other side does not speak the protocol."""
+    """The server does not speak the protocol."""
 
 
 def _open(url: str, headers: Mapping[str, str]) -> Any:
-    """The socket, to be entered. It trusts the same authorities as the calls over HTTP."""
+    """Return a context manager for the socket. It trusts the same certificate authorities as the HTTP calls."""
     from websockets.asyncio.client import connect
 
     class Connect(connect):
-        """Follows no redirect, as the calls over HTTP: older versions of the library take the token along."""
+        """A connection that follows no redirect: older versions of the library would send the token along."""
 
         def process_redirect(self, exc: Exception) -> Exception:
             return exc
@@ -307,7 +307,7 @@ def _open(url: str, headers: Mapping[str, str]) -> Any:
     return Connect(
         "ws" + url.removeprefix("http") + "/api/live",
         additional_headers=headers,
-        # Packing costs more than it saves where no network is in between.
+        # On the same machine compression costs more than it saves.
         compression=None if host.startswith(("127.", "localhost", "[::1]")) else "deflate",
         ssl=httpx.create_ssl_context() if url.startswith("https:") else None,
         max_size=None,  # a snapshot is as large as its table
@@ -319,7 +319,7 @@ def _open(url: str, headers: Mapping[str, str]) -> Any:
 
 
 def pause_seconds(failures: int) -> float:
-    """How long to wait before the next attempt; spread, so that many clients do not come back at once."""
+    """Return the seconds before the next attempt; they are random, so that many clients do not reconnect at once."""
     longest = growing_pause(failures, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
     return random.uniform(longest / 2, longest)
 

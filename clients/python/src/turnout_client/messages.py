@@ -1,7 +1,7 @@
 """The messages of `WS /api/live`: two tagged unions, one for each direction, distinguished by `type`.
 
-This is their only definition: `scripts/generate_types.py` writes the TypeScript types from it, the server checks the
-messages of clients by it, and the tests those of the server. `serve/live/` acts on them.
+These models are the only definition: `scripts/generate_types.py` generates the TypeScript types from them, the server
+validates client messages with them, and the tests validate server messages. `serve/live/` processes the messages.
 """
 
 from enum import IntEnum
@@ -21,27 +21,27 @@ MAX_DIFFERENCE_ROWS = 1_000
 MAX_HISTORY_SECONDS = 3_600
 MAX_SUBSCRIPTIONS = 32
 SNAPSHOT_PART_ROWS = 50_000
-"""A snapshot of more rows comes in several messages; all but the last say `last: false`."""
+"""The maximum rows of a snapshot message; a larger snapshot is split, and all parts but the last have `last: false`."""
 
 TOKEN_PROTOCOL = "turnout.token."
-"""Browsers cannot set headers on a WebSocket: they offer the subprotocols `turnout` and this plus base64url(token)."""
+"""The prefix of the subprotocol with which browsers send a token, followed by base64url(token), beside `turnout`."""
 
 PROTOCOL = "turnout"
 
 
 class CloseCode(IntEnum):
-    """Why the server ended a connection; a reason in words comes with it."""
+    """The close codes of the server; each close also has a reason as text."""
 
     TOO_LARGE = 1009
     """The client sent a message of more than 64 KiB."""
     STOPPING = 1012
-    """The server stops or restarts: connect again, with back-off."""
+    """The server stops or restarts: reconnect, with growing pauses."""
     SIGNED_OUT = 4401
-    """The token or the session of the client has ended: connect again with another."""
+    """The token or the session of the client has ended: reconnect with a new one."""
     SLOW = 4408
-    """The client did not read for too long, although it was sent only the newest: connect again."""
+    """The client did not read for too long, although the server skips to the newest data: reconnect."""
     TOO_MANY_MESSAGES = 4429
-    """The client sent too many messages: slow down."""
+    """The client sent too many messages: send fewer."""
 
 
 class _Message(BaseModel):
@@ -55,14 +55,14 @@ Row = list[Any]
 
 
 class Position(_Message):
-    """How much of a table a client has seen."""
+    """The generation and version of the data that a client has."""
 
     generation: int
     version: int
 
 
 class Term(_Message):
-    """One condition of `where`: a column, an operator, and a value where the operator takes one."""
+    """One condition of `where`: a column, an operator, and a value if the operator needs one."""
 
     column: Text
     op: Text
@@ -78,22 +78,22 @@ class ColumnInfo(_Message):
 
 
 class ComparedPosition(Position):
-    """A side of a difference. `lag`: the records of its topics that it had not read when their ends were last measured.
+    """One side of a difference.
 
-    It is null where they are not known.
+    `lag` counts the records of its topics that were not yet read at the last measurement; null if unknown.
     """
 
     lag: int | None
 
 
 class DifferenceColumn(ColumnInfo):
-    """A column that both tables have; `changed` counts the changed rows in which it differs."""
+    """A column of both tables; `changed` counts the changed rows in which it differs."""
 
     changed: int
 
 
 class DifferenceCounts(_Message):
-    """How many rows; `same` are equal in all columns that both tables have."""
+    """The number of rows of each kind; `same` rows are equal in all columns that both tables have."""
 
     added: int
     removed: int
@@ -102,7 +102,7 @@ class DifferenceCounts(_Message):
 
 
 class DifferenceRow(_Message):
-    """A row before and after: `from` is null where it was added, `to` where it was removed."""
+    """A row before and after: `from` is null if it was added, `to` is null if it was removed."""
 
     change: ChangeKind
     from_: dict[str, Any] | None = Field(alias="from")
@@ -110,44 +110,44 @@ class DifferenceRow(_Message):
 
 
 class OnlyIn(_Message):
-    """The columns that only one of two tables has, or has with another type: they are not compared."""
+    """The columns that are not compared, because the other table has none with this name and type."""
 
     from_: list[str] = Field(alias="from")
     to: list[str]
 
 
 class SinkRecords(_Message):
-    """The records that a sink would write if the second generation were published in place of the first."""
+    """The number of records that a sink would write if the generation `to` were published."""
 
     sink: str
     records: int
 
 
 class TableDifference(_Message):
-    """What differs in a table between two generations, of one moment."""
+    """The differences of a table between two generations, as of one moment."""
 
     table: str
     from_: ComparedPosition = Field(alias="from")
     to: ComparedPosition
     counts: DifferenceCounts
-    """The rows of each change that `where` keeps."""
+    """The number of rows of each kind that match `where`."""
     total: int
-    """How many differences there are: added, removed and changed, or those of the wanted `change`."""
+    """The number of all differences, or of those of the requested `change`."""
     key: list[str]
-    """The columns that rows are matched by; several rows of one key by how alike they are."""
+    """The columns by which rows are matched; rows with equal keys are matched by similarity."""
     columns: list[DifferenceColumn]
-    """The columns that both tables have, which are compared."""
+    """The compared columns, which both tables have."""
     columnsOnlyIn: OnlyIn  # noqa: N815 - as it is sent
-    """The columns of `from` and of `to` that are not compared: the other has none of that name and type."""
+    """The columns of `from` and of `to` that the other side does not have; they are not compared."""
     missing: Literal["from", "to"] | None
-    """The side that has no such table: all rows are added, or removed."""
+    """The side without this table, so that all rows are added or removed; null if both have it."""
     sinks: list[SinkRecords]
-    """For each sink of the table, how many records it would write if `to` were published in place of `from`."""
+    """Each sink of the table, with the number of records that it would write if `to` were published."""
     rows: list[DifferenceRow]
 
 
 class TextPosition(_Message):
-    """A place in a text, counted from 1."""
+    """A line and column of a text, counted from 1."""
 
     line: int
     column: int
@@ -158,14 +158,14 @@ class ErrorInfo(_Message):
     message: str
     hint: str
     position: TextPosition | None = None
-    """Where a SELECT is wrong."""
+    """The position of an error in a SELECT."""
 
 
 # -- from the client
 
 
 class WindowRequest(_Message):
-    """Send these rows now, and again whenever they change. The same id again moves the subscription."""
+    """Send these rows now, and again whenever they change. Another request with the same id changes the window."""
 
     type: Literal["window"]
     id: Id
@@ -179,7 +179,7 @@ class WindowRequest(_Message):
 
 
 class ChangesRequest(_Message):
-    """Send all rows, then every change in order. With `resume`: only what changed since, where that is still known."""
+    """Send all rows, then every change in order. `resume`: send only later changes, if the server still has them."""
 
     type: Literal["changes"]
     id: Id
@@ -189,7 +189,7 @@ class ChangesRequest(_Message):
 
 
 class SummaryRequest(_Message):
-    """Send groups of a table's rows now, and again whenever they change. `history`: also how they were before."""
+    """Send groups of a table's rows now, and again whenever they change. `history`: seconds of past values to send."""
 
     type: Literal["summary"]
     id: Id
@@ -203,9 +203,9 @@ class SummaryRequest(_Message):
 
 
 class DifferenceRequest(_Message):
-    """Send what differs between two generations, and again when it changed, at most once a second.
+    """Send the differences between two generations now, and after changes, at most once a second.
 
-    Without `from` and `to`: between what is shown and the candidate.
+    By default `from` is the published generation and `to` is the candidate.
     """
 
     type: Literal["difference"]
@@ -221,7 +221,7 @@ class DifferenceRequest(_Message):
 
 
 class SqlRequest(_Message):
-    """Send the rows of a SELECT; `live`: again whenever a table that it names changed."""
+    """Send the rows of a SELECT. `live`: send them again whenever one of its tables changes."""
 
     type: Literal["sql"]
     id: Id
@@ -231,7 +231,7 @@ class SqlRequest(_Message):
 
 
 class StatusRequest(_Message):
-    """Send the status, and again whenever it changes: the same as GET /api/status."""
+    """Send the status of `GET /api/status` now, and again whenever it changes."""
 
     type: Literal["status"]
     id: Id
@@ -252,14 +252,14 @@ ClientMessage = Annotated[
 
 
 class Hello(_Message):
-    """The first message of a connection. Positions of one `store` mean nothing in another: do not resume there."""
+    """The first message of a connection. Positions are valid only in the same `store`: resume in no other."""
 
     type: Literal["hello"]
     server: str
     store: str
     role: Literal["viewer", "operator"]
     sql: bool = False
-    """Whether this client may send `sql`."""
+    """Whether this client may send `sql` requests."""
 
 
 class _OfTable(_Message):
@@ -271,9 +271,9 @@ class _OfTable(_Message):
 
 
 class WindowRows(_OfTable):
-    """A window as it is now. `ids` name its rows: a row that stays has the same id while its cells change.
+    """The current rows of a window. `ids` identify them: a row keeps its id while its cells change.
 
-    The rows of a SELECT have the table `sql`, and `complete`: false where there were more.
+    For a SELECT the table is `sql`, and `complete` is false if the limit cut the result.
     """
 
     type: Literal["rows"]
@@ -286,7 +286,7 @@ class WindowRows(_OfTable):
 
 
 class HistoryPoint(_Message):
-    """The groups as they were from `time` on (milliseconds since 1970), until the next point."""
+    """The groups of a summary from `time` (milliseconds since 1970) until the next point."""
 
     time: int
     generation: int
@@ -294,14 +294,14 @@ class HistoryPoint(_Message):
 
 
 class SwapMoment(_Message):
-    """The table moved to this generation."""
+    """The time of a swap in milliseconds since 1970, and its generation."""
 
     time: int
     generation: int
 
 
 class SummaryHistory(_Message):
-    """How a summary was before. `whole`: in place of all points before; else they are added, by their time."""
+    """The past values of a summary. `whole`: replace all earlier points; otherwise add these by their time."""
 
     seconds: int
     whole: bool
@@ -310,7 +310,7 @@ class SummaryHistory(_Message):
 
 
 class SummaryGroups(_OfTable):
-    """A summary as it is now; `total` counts all groups, not only these."""
+    """The current groups of a summary; `total` counts all groups, also beyond the limit."""
 
     type: Literal["summary"]
     by: list[str]
@@ -321,7 +321,7 @@ class SummaryGroups(_OfTable):
 
 
 class DifferenceNow(TableDifference):
-    """A difference as it is now."""
+    """The current state of a difference."""
 
     type: Literal["difference"]
     id: str
@@ -334,7 +334,7 @@ class Current(_OfTable):
 
 
 class Snapshot(_OfTable):
-    """All rows of a table, in place of all that came before. `swap`: the table moved to another generation."""
+    """All rows of a table, which replace all earlier rows. `swap`: the table has changed its generation."""
 
     type: Literal["snapshot"]
     reason: Literal["subscribed", "swap", "behind"]
@@ -350,7 +350,7 @@ class RowSet(_Message):
 
 
 class Changes(_OfTable):
-    """What happened after version `since`, up to `version`; the columns are those of the snapshot."""
+    """The changes after version `since` up to `version`; the columns are those of the snapshot."""
 
     type: Literal["changes"]
     since: int
@@ -366,7 +366,7 @@ class StatusNow(_Message):
 
 
 class Problem(_Message):
-    """A message that was refused, or (with `id`) a subscription that is over because of it."""
+    """An error: a message was refused, or, if `id` is set, a subscription has ended."""
 
     type: Literal["error"]
     id: str | None

@@ -1,4 +1,4 @@
-"""Live windows, summaries, differences and SELECTs: each event is the whole, so slow consumers get the newest only."""
+"""Live windows, summaries, differences and SELECTs. Each event is complete, so slow consumers skip to the newest."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -27,17 +27,17 @@ E = TypeVar("E")
 
 
 class NewestSubscription(Subscription[E]):
-    """Keeps the newest message of the server."""
+    """A subscription that keeps only the newest message of the server."""
 
     _answer: ClassVar[str]
-    """The type of the messages that the server sends."""
+    """The type of the data messages of the server."""
 
     _newest: Json | None = None
     _collected = False
 
     @property
     def latest(self) -> E | None:
-        """The newest, whether or not a consumer has seen it; None before the first."""
+        """The newest event, also if it was consumed already; None before the first."""
         newest = self._newest
         return None if newest is None else self._event(newest, swapped=False)
 
@@ -49,7 +49,7 @@ class NewestSubscription(Subscription[E]):
         if message["type"] == self._answer:
             self._newest, self._collected = message, False
             return True
-        # `current` before the first rows would show nothing for ever.
+        # `current` means unchanged data; it is valid only if there is data.
         return message["type"] == "current" and self._newest is not None
 
     def _collect(self) -> Callable[[], E] | None:
@@ -67,17 +67,17 @@ class NewestSubscription(Subscription[E]):
 
     @abstractmethod
     def _event(self, message: Json, swapped: bool) -> E:
-        """The event that a consumer gets for a message."""
+        """Return the consumer's event for a message."""
 
 
 class WindowSubscription(NewestSubscription[Window]):
-    """A window of a table."""
+    """A subscription to a window of a table."""
 
     _kind = "window"
     _answer = "rows"
 
     def move(self, **options: Unpack[WindowOptions]) -> None:
-        """Look at other rows by the same subscription: any of columns, where, sort, offset, limit."""
+        """Change the window of this subscription: any of columns, where, sort, offset and limit."""
         self._move(options)
 
     def _event(self, message: Json, swapped: bool) -> Window:
@@ -85,7 +85,7 @@ class WindowSubscription(NewestSubscription[Window]):
 
 
 class SummarySubscription(NewestSubscription[Summary]):
-    """A summary of a table, with its history where the client asked for one."""
+    """A subscription to a summary of a table, with its history if requested."""
 
     _kind = _answer = "summary"
     _resumes = False
@@ -95,7 +95,7 @@ class SummarySubscription(NewestSubscription[Summary]):
         self._points: dict[int, HistoryPoint] = {}
 
     def move(self, options: LiveSummaryOptions) -> None:
-        """Ask for another summary by the same subscription; what is not given stays."""
+        """Change the summary of this subscription; omitted options keep their value."""
         self._move(options)
 
     def _apply(self, message: Json) -> bool:
@@ -104,7 +104,7 @@ class SummarySubscription(NewestSubscription[Summary]):
         return super()._apply(message)
 
     def _add(self, history: Json, columns: list[Json]) -> None:
-        """Points come once; the last one comes again while it changes."""
+        """Add points of the history. The server sends each point once, and the last one again while it changes."""
         known = {} if history["whole"] else dict(self._points)
         for point in history["points"]:
             known[point["time"]] = HistoryPoint(
@@ -112,7 +112,7 @@ class SummarySubscription(NewestSubscription[Summary]):
             )
         begin = max(known, default=0) - history["seconds"] * 1000
         older = [time for time in sorted(known) if time < begin]
-        # The last value before the beginning is that of the beginning.
+        # Keep the last point before the beginning: its values still apply at the beginning.
         self._points = {time: known[time] for time in sorted(known) if time not in older[:-1]}
 
     def _event(self, message: Json, swapped: bool) -> Summary:
@@ -128,7 +128,7 @@ class SummarySubscription(NewestSubscription[Summary]):
 
 
 class DifferenceSubscription(NewestSubscription[Difference]):
-    """What differs in a table between two generations, again when that changed."""
+    """A subscription to the differences of a table between two generations."""
 
     _kind = _answer = "difference"
     _resumes = False
@@ -138,7 +138,7 @@ class DifferenceSubscription(NewestSubscription[Difference]):
 
 
 class SqlSubscription(NewestSubscription[SqlRows]):
-    """The rows of a SELECT, again whenever a table that it names changed."""
+    """A subscription to the rows of a SELECT, which are sent again whenever one of its tables changes."""
 
     _kind = "sql"
     _answer = "rows"

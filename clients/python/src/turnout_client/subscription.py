@@ -1,7 +1,7 @@
-"""Live data of one table as its consumer gets it: by a callback, a blocking iterator, or an async one.
+"""The base class of subscriptions, which deliver live data to a callback, a blocking iterator or an async iterator.
 
-The connection's thread puts messages in and sets the state; the consumer takes events on any thread or event loop.
-Neither holds the other back. The kinds of data are in `newest.py` and `changes.py`.
+The connection's thread delivers messages and sets the state; the consumer takes events on any thread or event loop.
+Neither blocks the other. `newest.py` and `changes.py` define the subscriptions.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ OnState = Callable[[State, str], object]
 
 
 class _ClosedError(TurnoutError):
-    """The subscription was closed here."""
+    """The error after the program closed the subscription."""
 
 
 class Subscription(ABC, Generic[E]):
-    """Live data of one table. It follows swaps and outlives the server's absence; close it, or use it in `with`.
+    """Live data of one table, across swaps and restarts of the server. Close it, or use it in a `with` block.
 
-    Each event goes to one consumer: give a callback, or iterate in one place.
+    Each event is delivered once: use either one callback or one iterator.
     """
 
     _kind: ClassVar[str]
-    """The type of its request."""
+    """The type of the request message."""
 
     _resumes: ClassVar[bool] = True
-    """Whether the server can go on from the data that a client has."""
+    """Whether the server can resume this kind of subscription at a client's position."""
 
     def __init__(self, live: Live, table: str, options: Mapping[str, Any], subject: Json | None = None) -> None:
-        """`subject` is what a request is about where that is not the table."""
+        """Create a subscription; `subject` replaces the table in the request if it is about something else."""
         self.table = table
         self._subject = subject or {"table": table}
         self.state, self.reason = State.CONNECTING, ""
@@ -52,9 +52,9 @@ class Subscription(ABC, Generic[E]):
         self._options = checked_options(self._kind, self._subject, options)
         self._had_data = False
         self._collected_generation: int | None = None
-        # Whether the server can go on from the data that is here, instead of sending all again.
+        # Whether the server can resume at the position of the present data, instead of sending everything again.
         self._resumable = False
-        # Its lock guards all of this, and the data.
+        # The lock of this condition guards all attributes and the data.
         self._changed = threading.Condition()
         self._wakers: set[Callable[[], object]] = set()
         self._callbacks: threading.Thread | None = None
@@ -75,17 +75,17 @@ class Subscription(ABC, Generic[E]):
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """End it, from any thread, its own callback included; its threads are gone when this returns."""
+        """End the subscription and wait for its threads; it can be called from any thread, also from its callback."""
         self._set_state(State.CLOSED)
         self._live.remove(self)
-        # A callback may close its own subscription; one that never returns must not hold up closing.
+        # A callback may close its own subscription; one that never returns must not block closing.
         if self._callbacks is not None and self._callbacks is not threading.current_thread():
             self._callbacks.join(_JOIN_SECONDS)
 
     # -- for the consumer
 
     def wait(self, timeout: float | None = None) -> Self:
-        """Return once there is data; TurnoutError where it is over, TimeoutError after `timeout` seconds."""
+        """Wait for current data; raise TurnoutError if the subscription ends, TimeoutError after `timeout` seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.state.over or self.state is State.LIVE, timeout):
                 raise self._late(timeout)
@@ -94,7 +94,7 @@ class Subscription(ABC, Generic[E]):
         return self
 
     def get(self, timeout: float | None = None) -> E:
-        """The next event; TimeoutError when none comes within `timeout` seconds, TurnoutError when none will."""
+        """Return the next event; raise TurnoutError if the subscription ends, TimeoutError after `timeout` seconds."""
         with self._changed:
             make = self._changed.wait_for(self._next, timeout)
         if make is None:
@@ -102,7 +102,7 @@ class Subscription(ABC, Generic[E]):
         return make()
 
     def events(self, timeout: float | None = None) -> Iterator[E]:
-        """Every event until it is closed; TimeoutError when none comes within `timeout` seconds."""
+        """Yield events until the subscription is closed; raise TimeoutError if none arrives for `timeout` seconds."""
         with contextlib.suppress(_ClosedError):
             while True:
                 yield self.get(timeout)
@@ -111,7 +111,7 @@ class Subscription(ABC, Generic[E]):
         return self.events()
 
     async def aget(self) -> E:
-        """The next event, on the caller's event loop. Cancelling it loses nothing."""
+        """Return the next event, on the caller's event loop. Cancelling the call loses no event."""
         woken = asyncio.Event()
         wake = partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set)
         while True:
@@ -134,7 +134,7 @@ class Subscription(ABC, Generic[E]):
                 yield await self.aget()
 
     def _next(self) -> Callable[[], E] | None:
-        """The next event, or None before it; the events from before a refusal come before its error."""
+        """Return the next event, or None if there is none yet; a refusal is raised after the events before it."""
         make = self._collect_open()
         if make is None and self.state.over:
             raise self._ended()
@@ -155,7 +155,7 @@ class Subscription(ABC, Generic[E]):
     # -- with callbacks
 
     def _call(self, callback: Callable[[E], object], on_state: OnState | None) -> Self:
-        """Hand every event to `callback`, one at a time, on a thread of its own."""
+        """Call `callback` with each event, one at a time, on a separate thread."""
         calls = (callback, on_state or self._log_refusal)
         name = f"turnout-callback-{self.table}"
         self._callbacks = threading.Thread(target=self._run_callbacks, args=calls, name=name, daemon=True)
@@ -196,7 +196,7 @@ class Subscription(ABC, Generic[E]):
     # -- for the connection
 
     def _request(self) -> Json:
-        """What to ask the server, without an id."""
+        """Return the request for the server, without an id."""
         with self._changed:
             asked = {"type": self._kind, **self._subject, **self._options}
             if self._resumable:
@@ -205,12 +205,12 @@ class Subscription(ABC, Generic[E]):
             return asked
 
     def _forget_position(self) -> None:
-        """Ask for all data the next time; until it comes, the data that is here stays."""
+        """Make the next request ask for all data; the present data is kept until then."""
         with self._changed:
             self._resumable = False
 
     def _receive(self, message: Json) -> bool:
-        """Take in a message of the server; False: it does not fit the data that is here, ask again."""
+        """Process a message; return False if it does not follow the present data, so that a new request is needed."""
         with self._changed:
             if self.state.over:
                 return True
@@ -224,7 +224,7 @@ class Subscription(ABC, Generic[E]):
         return fits
 
     def _set_state(self, state: State, reason: str = "", error: TurnoutError | None = None) -> None:
-        """A subscription that is over stays so."""
+        """Set the state and its reason, unless the subscription has ended."""
         with self._changed:
             if not self.state.over:
                 self.state, self.reason, self.error = state, reason, error
@@ -233,25 +233,25 @@ class Subscription(ABC, Generic[E]):
     def _notify(self) -> None:
         self._changed.notify_all()
         for wake in self._wakers:
-            with contextlib.suppress(RuntimeError):  # its event loop has ended, so nobody waits there
+            with contextlib.suppress(RuntimeError):  # the event loop has ended, so nothing waits there
                 wake()
         self._wakers.clear()
 
     # -- the data; called with the lock held
 
     def _swapped(self, generation: int) -> bool:
-        """Whether an event of this generation is of another than the one that was handed out before."""
+        """Whether this generation differs from that of the previous event."""
         before, self._collected_generation = self._collected_generation, generation
         return before not in (None, generation)
 
     @abstractmethod
     def _position(self) -> tuple[int, int]:
-        """Generation and version of the data that is here."""
+        """Return generation and version of the present data."""
 
     @abstractmethod
     def _apply(self, message: Json) -> bool:
-        """Take in a message with data; False: it does not fit."""
+        """Apply a message with data; return False if it does not follow the present data."""
 
     @abstractmethod
     def _collect(self) -> Callable[[], E] | None:
-        """What is new since the last time, or None; the event itself is made by the call, without the lock."""
+        """Return a function that creates the next event, to be called without the lock; None if nothing is new."""

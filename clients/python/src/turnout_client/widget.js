@@ -1,5 +1,5 @@
-// Draws a live table or a live chart of Turnout in a notebook, from what `widgets.py` sends: every value is a text or
-// null. Nothing of it is ever read as HTML, and nothing comes from another host.
+// Draws a live table or a live chart of Turnout in a notebook, from the messages of `widgets.py`: every value is a text
+// or null. Values are never interpreted as HTML, and nothing is loaded from another host.
 
 const NUMBER = /int|float|double|decimal/;
 const LINES = 8;
@@ -18,13 +18,13 @@ function draw(name, attributes = {}) {
 }
 
 function setText(element, text) {
-  // Only what changed is touched: a selection stays, and screen readers are not told the same again.
+  // Unchanged text is not written again: a selection is kept, and screen readers do not repeat it.
   if (element.textContent !== text) element.textContent = text;
 }
 
 const count = (number, one) => `${number.toLocaleString("en-US")} ${one}${number === 1 ? "" : "s"}`;
 
-// -- the line on top: what it is, and whether it is live
+// -- the heading: table, total, generation and state
 
 function heading() {
   const line = make("div", null, { class: "turnout-head" });
@@ -48,7 +48,7 @@ function heading() {
   };
 }
 
-// -- rows: of a table as they are, of a chart with a bar behind each value
+// -- the rows of a table, or the groups of a chart with a bar beside each value
 
 function grid() {
   const frame = make("div", null, { class: "turnout-rows", tabindex: "0", role: "region" });
@@ -111,7 +111,7 @@ function grid() {
         showHead(shown);
         rows = new Map();
       }
-      // After a swap everything may be another: nothing lights up.
+      // After a swap all rows may differ, so nothing is highlighted.
       const compare = sameColumns && before.generation === shown.generation && shown.by === undefined;
       const bars = shown.columns.map((column, place) => (shown.by <= place ? barsOf(shown, place) : null));
       const kept = new Map();
@@ -126,7 +126,7 @@ function grid() {
       rows = kept;
       before = shown;
       const lines = [...kept.values()].map((row) => row.line);
-      // Only where they moved: a row that is put in its place again loses what is selected in it.
+      // Only if rows moved: inserting a row again would remove the selection in it.
       if (lines.length !== body.children.length || lines.some((line, place) => body.children[place] !== line))
         body.replaceChildren(...lines);
     },
@@ -141,7 +141,7 @@ function flash(cell) {
   });
 }
 
-// How the values of a column are drawn: bars from zero, to the left where a value is below it, and numbers beside them.
+// Return functions that draw a column's values: a bar from zero, to the left for negative values, and the number.
 function barsOf(shown, place) {
   const { type } = shown.columns[place];
   if (!NUMBER.test(type)) return null;
@@ -164,7 +164,7 @@ function barsOf(shown, place) {
   };
 }
 
-// Whole numbers and decimals with every digit; others with as many as one reads at a glance.
+// Format a number: integers and decimals with all digits, other numbers rounded.
 function readable(text, type = "double") {
   if (/^-?\d+$/.test(text)) return BigInt(text).toLocaleString("en-US");
   const number = Number(text);
@@ -173,7 +173,7 @@ function readable(text, type = "double") {
   return number.toLocaleString("en-US", digits);
 }
 
-// -- lines: how each value was, one drawing for each
+// -- line charts: the history of each value, one chart for each
 
 function plots() {
   const frame = make("div", null, { class: "turnout-plots" });
@@ -201,7 +201,7 @@ function plot(shown, place, colours) {
   const picture = draw("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img" });
   picture.setAttribute("aria-label", `${title} from ${clock(begin)} to ${clock(end)}; the table below has the values of now`);
   for (const { time, generation } of swaps) {
-    // At the point that has its first rows: points are at whole steps of time, swaps are not.
+    // Draw the swap at the last point before it: points are at whole time steps, swaps are not.
     const at = points.findLast((point) => point.time <= time) ?? points[0];
     const mark = draw("path", { d: `M${x(at.time)} 0V100`, class: "turnout-swap" });
     mark.append(draw("title"));
@@ -220,7 +220,7 @@ function plot(shown, place, colours) {
   return figure;
 }
 
-// A value holds until the next point; where a group is not there, its line has a gap.
+// Return the path of a step line: a value is valid until the next point; a missing group leaves a gap.
 function steps(points, y) {
   let path = "";
   let isDrawn = false;
@@ -231,7 +231,7 @@ function steps(points, y) {
   return path;
 }
 
-// The colour of each group that has a line. It stays the same while the group is shown, whatever its place.
+// Return a function that assigns a colour to each group with a line. A group keeps its colour while it is shown.
 function palette() {
   let held = new Map();
   return (shown) => {
@@ -263,7 +263,7 @@ function render({ model, el }) {
   model.on("change:_state", showState);
   show();
   showState();
-  // The kernel follows the table while somebody looks.
+  // The kernel keeps the subscription open while there are views.
   model.send({ views: 1 });
   return () => {
     model.off("change:_shown", show);

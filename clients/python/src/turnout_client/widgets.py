@@ -1,7 +1,7 @@
-"""A live table and a live chart for notebooks, made of the client's subscriptions.
+"""A live table and a live chart for notebooks, based on the client's subscriptions.
 
-Only this module needs `anywidget`: `Table.widget` and `Table.chart` import it. `widget.js` draws what is sent here, and
-decides nothing about the data.
+Only this module needs `anywidget`; `Table.widget` and `Table.chart` import it. `widget.js` draws the values that this
+module sends.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", Window, Summary)
 
-# More lines than that cannot be told apart; `widget.css` has a colour for each.
+# The maximum number of lines that can be told apart; `widget.css` has a colour for each.
 _LINES = 8
 
 
 class LiveWidget(anywidget.AnyWidget, Generic[E]):
-    """Shows the newest event of a subscription, which lives as long as a view of the widget, and not beyond its client.
+    """A widget that shows the newest event of a subscription, which runs while a view of the widget is shown.
 
-    A cell that is run again makes a new widget, and removes the view of the one before: nobody closes that one.
+    Running a cell again creates a new widget and removes the view of the old one, but does not close the old one. So
+    its subscription ends with its last view.
     """
 
     _esm = Path(__file__).with_name("widget.js")
@@ -40,7 +41,7 @@ class LiveWidget(anywidget.AnyWidget, Generic[E]):
     _state = traitlets.Dict().tag(sync=True)
 
     def __init__(self, follow: Callable[[], NewestSubscription[E]], live: NewestSubscription[E]) -> None:
-        """`follow` opens another subscription as `live`, for when the widget is shown again."""
+        """Show the events of `live`; `follow` opens the same subscription again when the widget is shown again."""
         self._follow: Callable[[], NewestSubscription[E]] = follow
         self.live: NewestSubscription[E] = live
         self._views = 0
@@ -50,7 +51,7 @@ class LiveWidget(anywidget.AnyWidget, Generic[E]):
         self._start()
 
     def close(self) -> None:
-        """End the subscription, and remove the views."""
+        """End the subscription and remove the views."""
         self._paused = False
         self.live.close()
         super().close()
@@ -79,7 +80,7 @@ class LiveWidget(anywidget.AnyWidget, Generic[E]):
 
 
 class TableWidget(LiveWidget[Window]):
-    """A window of a table."""
+    """A widget that shows a window of a table."""
 
     live: WindowSubscription
 
@@ -89,7 +90,7 @@ class TableWidget(LiveWidget[Window]):
 
 
 class ChartWidget(LiveWidget[Summary]):
-    """A summary of a table: a bar for each group, and with its history a line."""
+    """A widget that shows a summary of a table: a bar for each group, and with `history` also a line."""
 
     live: SummarySubscription
 
@@ -122,12 +123,12 @@ def _texts(columns: Columns, rows: Iterable[Mapping[str, Any]]) -> list[list[str
 
 
 def _lines(event: Summary, point: HistoryPoint, ids: list[str]) -> list[list[str | None] | None]:
-    """The values of these groups at a point; None where a group was not there."""
+    """Return the values of these groups at a point of the history; None for a group that did not exist."""
     by = len(event.by)
     known = {_id(group, by): group for group in point.groups}
     return [_texts(event.columns[by:], [known[one]])[0] if one in known else None for one in ids]
 
 
 def _id(group: Row, by: int) -> str:
-    """What makes a group the same one later: its whole names, which are shown cut."""
+    """Return the identity of a group: its full `by` values, which may be shown cut."""
     return repr(list(group.values())[:by])

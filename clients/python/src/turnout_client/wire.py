@@ -1,6 +1,6 @@
-"""The client's side of `turnout_client.messages`: requests are checked before they are sent, answers are read.
+"""The client's use of `turnout_client.messages`: it validates requests before sending, and parses answers.
 
-Answers are not validated by the models: a newer server may send more than this client knows.
+Answers are not validated by the models, because a newer server may send additional fields.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ _OPTIONS = {
 
 
 def checked_options(kind: str, subject: Json, given: Mapping[str, Any]) -> Json:
-    """The options of a request, without the empty ones; TurnoutError where the server would not understand them."""
+    """Return the non-empty options of a request; raise TurnoutError if the server would refuse them."""
     names = _OPTIONS[kind].__annotations__
     unknown = [name for name in given if name not in names]
     if unknown:
@@ -42,7 +42,7 @@ def bad_answer(url: str, fault: str) -> TurnoutError:
 
 
 def parsed(body: str | bytes | bytearray) -> object:
-    """The JSON value of an answer; None where it is not JSON."""
+    """Parse an answer as JSON; return None if it is not JSON."""
     try:
         return orjson.loads(body)
     except ValueError:
@@ -50,7 +50,7 @@ def parsed(body: str | bytes | bytearray) -> object:
 
 
 def problem(answer: object, status: int | None = None) -> TurnoutError | None:
-    """The error in an HTTP answer or a live message; None where it has none in the one shape of errors."""
+    """Return the error in an HTTP answer or a live message; None if it has no error in the format of the server."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         return None
@@ -70,10 +70,10 @@ def _check(request: Json) -> None:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"] if part != "str")
-        raise _bad(f"{place}: {first['msg']}", "docs/reference/python.md has what each option takes") from None
+        raise _bad(f"{place}: {first['msg']}", "docs/reference/python.md describes each option") from None
     except TypeError as error:  # a value in `where` that JSON does not have
         raise _bad(f"{request['type']}: {error}", "give dates, times and decimals as texts") from None
-    # Position and id come on top.
+    # 256 bytes are reserved for the position and the id.
     if size > MAX_MESSAGE_BYTES - 256:
         raise _bad(f"{request['type']}: {size:,} bytes are too many", f"at most {MAX_MESSAGE_BYTES:,}; shorten `where`")
 

@@ -1,17 +1,17 @@
-"""The commands that ask a server, one module for each kind; `app`, `options` and `output` have what they share.
+"""The commands that call a server, grouped in modules; `app`, `options` and `output` contain the shared parts.
 
-Turnout's own package adds the commands of a server, in `turnout.cli`. `--help` answers at once: a command imports what
-it needs when it runs.
+The package `turnout` adds the commands that run a server, in `turnout.cli`. A command imports its packages when it
+runs, so that `--help` is fast.
 """
 
 import os
 import signal
 
-# A Ctrl-C while a shell completes ends it without a word.
+# During shell completion Ctrl-C ends the program without a traceback.
 if any(name.startswith("_TURNOUT_") and name.endswith("_COMPLETE") for name in os.environ):
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-# Importing a module adds its commands; `app.py` has the order in which help lists them.
+# Importing a module registers its commands; `app.py` defines their order in the help.
 from turnout_client.cli import mcp, questions, status, swap, tables, watch  # noqa: F401
 from turnout_client.cli.app import app
 from turnout_client.cli.program import PROGRAM

@@ -1,8 +1,8 @@
-"""The application: its commands, `--version`, what every command that asks a server has, and where errors end.
+"""The command line application: its commands, `--version`, the shared options, and error output.
 
-`make reference` writes the help of all commands to docs/reference/cli.md. Texts name the commands of `turnout`; another
-program shows its own name. Errors go to standard error as `error: ...` and `hint: ...`, with exit code 1; wrong usage
-is 2.
+`make reference` writes the help of all commands to docs/reference/cli.md. Help texts are written for `turnout`; another
+program replaces the name by its own. Errors go to standard error as `error: ...` and `hint: ...`, with exit code 1;
+wrong usage has exit code 2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from turnout_client.cli.program import PROGRAM
 from turnout_client.errors import TurnoutError
 
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
-# As help lists them: a module has commands of one kind, which are not all needed at one time.
+# The order of the commands in the help, which differs from the order of their modules.
 _ORDER = (
     *("tables", "status", "history", "rows", "why", "watch", "summary", "difference", "sql", "swap", "rollback"),
     *("cancel", "publish", "discard", "apply", "types", "mcp", "alerts"),
@@ -32,13 +32,13 @@ _COMMANDS = re.compile(rf"\bturnout (?=({'|'.join(_ORDER)})\b)")
 
 
 class Commands(TyperGroup):
-    """The commands. A TurnoutError of any of them ends here, and so does an error of the disk."""
+    """The group of all commands. It prints their TurnoutErrors and errors of the disk, and exits with code 1."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         names = (*PROGRAM.first, *_ORDER, *self.commands)
         self.commands = {name: self.commands[name] for name in names if name in self.commands}
-        for command in self.commands.values():  # the lines of a paragraph end where the terminal does
+        for command in self.commands.values():  # join the lines of a paragraph, so that the terminal wraps them
             paragraphs = (command.help or "").split("\n\n")
             command.help = _named("\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))
             command.epilog = _named(command.epilog or "")
@@ -66,24 +66,24 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    pretty_exceptions_show_locals=False,  # they may hold secrets
-    help="Ask and move the live tables of a running Turnout. Start with: turnout-client tables",
+    pretty_exceptions_show_locals=False,  # local variables may contain secrets
+    help="Query and swap the live tables of a running Turnout. Start with: turnout-client tables",
     epilog="Example:  turnout-client tables --url http://turnout.example:10000",
 )
 
 
 def _named(text: str) -> str:
-    """The text, with the commands as those of this program."""
+    """Replace the program name in a text by the name of this program."""
     return _COMMANDS.sub(f"{PROGRAM.name} ", text)
 
 
 def examples(*commands: str) -> str:
-    """The end of a command's help: a line for each example."""
+    """Return the epilog of a command's help, with one line for each example."""
     return "\n\n".join(f"Example:  {command}" for command in commands)
 
 
 class Printed(NamedTuple):
-    """What a command prints: the document with `--json`, else the pictures. One that `failed` has exit code 1."""
+    """The output of a command: `document` with `--json`, otherwise `pictures`. If it `failed`, the exit code is 1."""
 
     document: object
     pictures: Iterable[RenderableType]
@@ -91,7 +91,7 @@ class Printed(NamedTuple):
 
 
 def show(printed: Printed, json: bool) -> None:
-    """Print the end of a command."""
+    """Print the output of a command; exit with code 1 if it failed."""
     if json:
         output.print_json(printed.document)
     else:
@@ -105,13 +105,14 @@ def show(printed: Printed, json: bool) -> None:
 def asking(
     *commands: str, name: str | None = None, help: str | None = None, to: typer.Typer = app
 ) -> Callable[[Callable[..., Printed | None]], None]:
-    """Add a command that asks a server, with these examples: it has `--url`, `--token` and `--json` besides its own.
+    """Add a command that calls a server. `commands` are its examples; `--url`, `--token` and `--json` are added.
 
-    Its function gets a client, and `json` where it has such a parameter; it may print itself, and return None.
+    The decorated function receives a client, and `json` if it has that parameter. A function that prints its own output
+    returns None.
     """
 
     def add(function: Callable[..., Printed | None]) -> None:
-        # The type of the client is imported for type checkers alone.
+        # `Client` is imported only for type checkers, so it cannot be evaluated here.
         own = dict(inspect.signature(function, eval_str=True, locals={"Client": None}).parameters)
         wants_json = own.pop("json", None) is not None
         del own["client"]
@@ -131,7 +132,7 @@ def asking(
 
 
 def _shared(url: options.Url = options.DEFAULT_URL, token: options.Token = "", json: options.Json = False) -> None:
-    """Has the options of every command that asks a server."""
+    """Declare the options that every command that calls a server has; only its signature is used."""
 
 
 def _version(value: bool) -> None:

@@ -1,6 +1,6 @@
-"""`mcp`: the tools of a running server for an agent, over standard input and output.
+"""The command `mcp`: an MCP server over standard input and output for an agent.
 
-What the agent asks is passed to `/mcp` of the server, which has the tools and decides who may use them.
+It forwards each request to `/mcp` of a running server, which defines the tools and checks permissions.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @app.command(epilog=examples("turnout mcp", "turnout mcp --url http://turnout.example:10000"))
 def mcp(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> None:
-    """Give an agent the tables of a running server, over standard input and output (MCP).
+    """Serve the tables of a running server to an agent, over standard input and output (MCP).
 
-    Agents start it themselves: see docs/how-to/mcp.md.
+    The agent starts this command: see docs/how-to/mcp.md.
     """
     import anyio
 
@@ -32,14 +32,14 @@ def mcp(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> No
     except ModuleNotFoundError as error:
         raise needs_extra("mcp", PROGRAM.name) from error
     http = Http(url, token or None, "mcp")
-    # What is wrong with the address or the token is told before an agent waits for an answer.
+    # A wrong address or token is reported now, not at the agent's first request.
     name = {"name": "turnout", "version": __version__}
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": name}
     anyio.run(_pass_on, http, _asked(http, "initialize", hello)["instructions"])
 
 
 async def _pass_on(http: Http, instructions: str) -> None:
-    """Answer standard input by the server, until it ends."""
+    """Forward requests from standard input to the server, until the input ends."""
     from anyio.to_thread import run_sync
     from mcp import types as protocol
     from mcp.server import Server
@@ -64,5 +64,5 @@ async def _pass_on(http: Http, instructions: str) -> None:
 
 
 def _asked(http: Http, method: str, params: dict[str, Any]) -> Any:
-    """The answer of the server to one request; it needs none before it."""
+    """Send one request to the server and return its result; the server needs no earlier request."""
     return http.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]

@@ -1,4 +1,4 @@
-"""The options that several commands have, what a shell offers for them at Tab, and the client that they ask for."""
+"""Options shared by several commands, their shell completion, and the client that they select."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _COMPLETION_SECONDS = 1.0
 
 JSON = "turnout.json"
-"""Where a context remembers `--json`: errors obey it, too."""
+"""The key of a context's `meta` that stores `--json`, which also applies to errors."""
 
 
 def _remember_json(context: typer.Context, value: bool) -> bool:
@@ -26,7 +26,7 @@ def _remember_json(context: typer.Context, value: bool) -> bool:
     return value
 
 
-# -- what a shell offers at Tab: nothing here may print, wait for long or fail; what goes wrong offers nothing
+# -- shell completion: these functions must not print, wait long or fail; after an error they offer nothing
 
 
 def complete_table(context: typer.Context, incomplete: str) -> list[str]:
@@ -39,7 +39,7 @@ def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_source_topic(context: typer.Context, incomplete: str) -> list[str]:
-    """`SOURCE=` while no source is written, then `SOURCE=TOPIC`."""
+    """Complete `SOURCE=` before the equals sign, and `SOURCE=TOPIC` after it."""
     source, mark, topic = incomplete.partition("=")
     if mark:
         return [f"{source}={name}" for name in complete_topic(context, topic)]
@@ -47,7 +47,7 @@ def complete_source_topic(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_join(context: typer.Context, incomplete: str) -> list[str]:
-    """The joins that the server knows; of one view after `VIEW=`."""
+    """Complete the name of a join, also after `VIEW=`."""
     view, mark, join = incomplete.rpartition("=")
     found = _ask(context, "/api/status").get("joins") or JOINS
     return [f"{view}{mark}{name}" for name in _starting(found, join)]
@@ -94,7 +94,7 @@ Token = Annotated[
 Config = Annotated[str, typer.Option("--config", "-c", help="The configuration file.")]
 Table = Annotated[
     str,
-    typer.Argument(help="The table; NAME@7 is generation 7 of it.", show_default=False, autocompletion=complete_table),
+    typer.Argument(help="The table; NAME@7 is its generation 7.", show_default=False, autocompletion=complete_table),
 ]
 Sort = Annotated[str, typer.Option(help="Columns to sort by; -age is descending.", show_default=False)]
 Columns = Annotated[str, typer.Option(help="Columns to show: name,age.", show_default=False)]
@@ -111,11 +111,11 @@ _HINTS = {
     "unauthorized": "give the token with TURNOUT_TOKEN or --token",
     "bad_token": "check TURNOUT_TOKEN or --token",
 }
-"""Hints that name commands and options, in the place of those for programs."""
+"""Hints for a terminal, which name commands and options; they replace the hints for programs."""
 
 
 def for_terminal(error: TurnoutError) -> TurnoutError:
-    """The error with a hint for somebody at a terminal; one that names a similar name stays."""
+    """Return the error with a hint for a terminal user; a hint that suggests a similar name is kept."""
     hint = _HINTS.get(error.code)
     if hint is None or "did you mean" in error.hint:
         return error
@@ -123,7 +123,7 @@ def for_terminal(error: TurnoutError) -> TurnoutError:
 
 
 def connected(url: str, token: str) -> Client:
-    """A client of the server that the options name."""
+    """Return a client of the server at `url`; an empty token means none."""
     from turnout_client import connect
 
     return connect(url, token or None, name="cli")

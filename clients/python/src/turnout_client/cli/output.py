@@ -1,4 +1,4 @@
-"""How commands print: errors, JSON, tables and their cells. Text from outside never reaches the terminal as it is."""
+"""Output of commands: errors, JSON, tables and cells. Control characters in foreign text never reach the terminal."""
 
 import json
 import os
@@ -26,19 +26,19 @@ def print_error(error: TurnoutError, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(error.as_json()), file=sys.stderr)
         return
-    for fault in error.message.splitlines() or [""]:  # a configuration has a line for each
+    for fault in error.message.splitlines() or [""]:  # an invalid configuration has one line for each fault
         print(f"error: {printable(fault)}", file=sys.stderr)
     if error.hint:
         print(f"hint: {printable(error.hint)}", file=sys.stderr)
 
 
 def print_json(value: object) -> None:
-    """One line of JSON, not buffered."""
+    """Print one line of JSON, and flush it."""
     print(json.dumps(value, ensure_ascii=False, default=list), flush=True)
 
 
 def console() -> Console:
-    """Standard output; a pipe gets wide lines instead of cut cells."""
+    """Return a console for standard output; if it is not a terminal, lines are wide, so that fewer cells are cut."""
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
     return Console(width=wide, highlight=False)
 
@@ -50,7 +50,7 @@ def table_of(
     fold: bool = False,
     rows: Iterable[Mapping[str, object]] = (),
 ) -> Table:
-    """A table with these columns and rows, numbers to the right; cells that are too wide are cut, or folded."""
+    """Return a table with numbers right-aligned; cells that are too wide are cut, or wrapped if `fold` is set."""
     shown = Table(title=title, title_justify="left", header_style="bold cyan")
     for column in columns:
         shown.add_column(
@@ -70,7 +70,7 @@ def is_number(column: Mapping[str, str]) -> bool:
 
 
 def printable(text: str) -> str:
-    """Text from outside without control characters, which a terminal would obey; line breaks stay."""
+    """Replace control characters, which a terminal would interpret; line breaks are kept."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "\N{MIDDLE DOT}" for sign in text)
 
 
@@ -80,7 +80,7 @@ def cell(value: object, style: str = "") -> Text:
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, float):
-        # Money and durations read best so; very small numbers need their digits.
+        # Two decimals suit money and durations; very small numbers need significant digits.
         text = f"{value:,.2f}" if value == 0 or abs(value) >= 0.01 else f"{value:g}"
     else:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Which program has the commands: `turnout-client`, or `turnout`, where Turnout's own package has added to them."""
+"""The program that runs the commands: `turnout-client`, or `turnout` if the server's package has added commands."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 @dataclass(slots=True)
 class Program:
-    """A program: its name, which is also that of its package, and what it knows of a server on this machine."""
+    """A program by its name, which is also its package's name, and its access to a server on this machine."""
 
     name: str
     first: tuple[str, ...] = ()
-    """The commands that help lists before those that ask a server."""
+    """The commands that the help lists before the commands that call a server."""
     find_token: Callable[[Path], str | None] = lambda file: None
-    """Find the token of a server without `access:`, by the server's configuration file."""
+    """A function that finds the token of a server without `access:`, given the server's configuration file."""
 
 
 PROGRAM = Program("turnout-client")

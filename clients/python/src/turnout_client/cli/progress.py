@@ -1,6 +1,7 @@
-"""The progress of a request to a running server, on standard error: a bar on a terminal, plain lines in a log.
+"""The progress of a request on standard error: a bar on a terminal, plain lines otherwise.
 
-Ctrl-C asks once whether the build is to be cancelled. Whoever leaves is told that it goes on.
+The first Ctrl-C asks whether to cancel the build. If the user exits without cancelling, a message says that the build
+continues.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ INTERRUPTED = 130
 
 
 def _in_background(send: Callable[[], Json]) -> Future[Json]:
-    """Send a request on a thread of its own: the main thread shows the progress and takes Ctrl-C."""
+    """Send a request on another thread, so that the main thread can show the progress and handle Ctrl-C."""
     answer: Future[Json] = Future()
 
     def run() -> None:
@@ -46,9 +47,9 @@ def _in_background(send: Callable[[], Json]) -> Future[Json]:
 
 
 def follow(client: Client, what: str, send: Callable[[], Json], *, as_json: bool) -> Json:
-    """Send a request, and show the progress of its build until its outcome is there.
+    """Send a request, show the progress of its build until it ends, and return the answer.
 
-    With `--json` only a terminal sees the progress: programs read errors as JSON from standard error.
+    With `--json` the progress is shown only on a terminal, because programs read JSON errors from standard error.
     """
     request, started = _in_background(send), time.monotonic()
     asked = False
@@ -77,7 +78,7 @@ def _wants_cancel(what: str) -> bool:
 
 
 def _progress(client: Client, what: str, seconds: float) -> tuple[str, float | None]:
-    """The state of the build in words, and its percentage where there is one."""
+    """Return a text for the state of the build, and its percentage; None if it is unknown."""
     try:
         build = client.status().get("progress")
     except TurnoutError:
@@ -96,7 +97,7 @@ def _progress(client: Client, what: str, seconds: float) -> tuple[str, float | N
 
 @contextmanager
 def _display(*, silent: bool) -> Iterator[Callable[[str, float | None], None]]:
-    """A function that shows a text and a percentage."""
+    """Yield a function that shows a text and a percentage."""
     if silent:
         yield lambda text, percent: None
     elif sys.stderr.isatty():
@@ -113,7 +114,7 @@ def _display(*, silent: bool) -> Iterator[Callable[[str, float | None], None]]:
         due = 0.0
 
         def print_line(text: str, percent: float | None) -> None:
-            """Print plain lines for a log, a few seconds apart."""
+            """Print a plain line, at most one every few seconds."""
             nonlocal due
             if time.monotonic() >= due:
                 print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`summary`, `difference`, `sql` and `why`: what a table is asked for more than its rows, in the terminal."""
+"""The commands `summary`, `difference`, `sql` and `why`, which analyse tables in the terminal."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def summary(
         bool,
         typer.Option(
             "--live",
-            help="Print it again when it changes, across swaps too, until Ctrl-C; with --json a line each time.",
+            help="Print the summary again after each change, across swaps, until Ctrl-C; with --json as one line.",
         ),
     ] = False,
     json: bool = False,
 ) -> Printed | None:
-    """Show groups of a table: counts, sums, averages, percentiles, with bars for the first value.
+    """Show groups of a table with counts, sums, averages or percentiles, and bars for the first value.
 
     All functions: docs/reference/http.md#summaries.
     """
@@ -75,7 +75,7 @@ def _follow(client: Client, table: str, asked: SummaryOptions, *, as_json: bool)
                     output.print_json(found.as_json())
                 return
             screen = output.console()
-            if not screen.is_terminal:  # there, Live prints only the last summary, when it ends
+            if not screen.is_terminal:  # otherwise Live would print only the last summary, at the end
                 for found in summaries:
                     screen.print(picture(found))
                     screen.file.flush()
@@ -88,7 +88,7 @@ def _follow(client: Client, table: str, asked: SummaryOptions, *, as_json: bool)
 
 
 def picture(found: Summary) -> RenderableType:
-    """The groups as a table, with a bar for the first value that is a number."""
+    """Return the groups as a table, with a bar for the first numeric value."""
     names = [column["name"] for column in found.columns]
     measured = next((column["name"] for column in found.columns[len(found.by) :] if output.is_number(column)), None)
     more = f" (the first {len(found.groups)})" if len(found.groups) < found.total else ""
@@ -105,7 +105,7 @@ def picture(found: Summary) -> RenderableType:
 
 
 def bar(size: float, largest: float) -> str:
-    """A bar as long as its part of the largest; nothing for what is not above zero."""
+    """Return a bar whose length is the ratio of `size` to `largest`; it is empty if `size` is not positive."""
     eighths = round(max(0.0, size) / largest * _BAR_WIDTH * 8) if largest > 0 else 0
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
@@ -139,16 +139,16 @@ def difference(
     sort: options.Sort = "",
     limit: Annotated[int, typer.Option(min=0, max=100_000, help="How many rows to show.")] = 20,
 ) -> Printed:
-    """Show what differs in a table between two generations: by default, what publishing the candidate would change.
+    """Show the differences of a table between two generations: by default, what publishing the candidate would change.
 
-    Added rows have +, removed rows -, changed rows ~ with the old and the new value of each changed cell.
+    Added rows start with +, removed rows with -, and changed rows with ~. Changed cells show the old and the new value.
     """
     found = client.table(table).difference(before, after, where or (), sort or (), limit=limit, change=change)
     return Printed(found.as_json(), _difference_lines(found))
 
 
 def _difference_lines(found: Difference) -> Iterator[Text]:
-    """The counts, what else there is to say, and a line for each row."""
+    """Yield the counts, the notes, and a line for each row."""
     generations = f"generation {found.from_['generation']} -> {found.to['generation']}"
     counts = [Text(f"{count:,} {change}", _SIGNS.get(change, ("", ""))[1]) for change, count in found.counts.items()]
     yield Text(f"{output.printable(found.table)}   {generations}", "bold")
@@ -226,13 +226,13 @@ def why(
         list[str] | None,
         typer.Argument(
             metavar="COLUMN=VALUE",
-            help="The key of the rows; of bad_records topic=, partition= and offset=.",
+            help="The key of the rows; for bad_records topic=, partition= and offset=.",
             show_default=False,
         ),
     ] = None,
     row: Annotated[str | None, typer.Option(help="One row by its id, instead of its key.", show_default=False)] = None,
 ) -> Printed:
-    """Show which Kafka records a row is made of, and why other records of its key are in no row.
+    """Show which Kafka records produced a row, and why other records of its key are in no row.
 
     Only operators see the contents of records. See docs/how-to/why.md.
     """

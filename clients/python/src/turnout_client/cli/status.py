@@ -1,4 +1,4 @@
-"""`status`, `history` and `alerts`: how a running server stands; `alerts` also tries an alert."""
+"""The commands `status`, `history` and `alerts`: the state of a running server; `alerts` also tests an alert."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def status(client: Client) -> Printed:
 
 
 def _lines(found: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and values, nested ones with dotted names; empty ones are left out."""
+    """Yield names and values; nested values have dotted names, and empty values are omitted."""
     for name, value in found.items():
         if name == "sinks":
             yield from (
@@ -58,7 +58,7 @@ def _lines(found: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 
 def _output(one: Mapping[str, Any], to: str, waits: str, what: str) -> str:
-    """A sink or an alert in one line: from where to where, its state, and what waits."""
+    """Describe a sink or an alert in one line: its rows, its target, its state and the number of waiting rows."""
     rows = f"{one['table']} where {one['where']}" if "where" in one else one["table"]
     waiting = f", {one[waits]:,} {what} wait" if one.get(waits) else ""
     error = f": {one['error']}" if one.get("error") else ""
@@ -69,7 +69,7 @@ def _output(one: Mapping[str, Any], to: str, waits: str, what: str) -> str:
 def history(
     client: Client, limit: Annotated[int, typer.Option(min=1, help="How many of the newest swaps to show.")] = 20
 ) -> Printed:
-    """Show the swaps so far, newest last: what changed, who asked, how long it took, the outcome."""
+    """Show the past swaps, newest last: changes, requester, duration and outcome."""
     swaps = client.swaps()[-limit:]
     pictures: list[RenderableType] = [] if swaps else [f"No swaps yet. Try: {PROGRAM.name} swap --help"]
     for swap in swaps:
@@ -83,7 +83,7 @@ def history(
 
 
 def _moment(text: object) -> str:
-    """A time of the server, to the second, in UTC."""
+    """Format a time of the server, to the second, in UTC."""
     return str(text or "")[:19].replace("T", " ") + "Z"
 
 
@@ -93,7 +93,7 @@ def _asked_and_took(swap: Mapping[str, Any]) -> str:
 
 
 def _changed(swap: Mapping[str, Any]) -> list[str]:
-    """What differs between the two plans, then the detail: of an apply what changed, of a failure why."""
+    """Return the differences of the two plans, then the detail: the changes of an apply, or the reason of a failure."""
     before, after = _words(swap.get("from")), _words(swap.get("to"))
     changed = [
         f"{name}: {before[name]} -> {value}" for name, value in after.items() if before.get(name, value) != value
@@ -103,7 +103,7 @@ def _changed(swap: Mapping[str, Any]) -> list[str]:
 
 
 def _words(plan: object) -> dict[str, str]:
-    """The plan `users=users2 join=left` as names and values."""
+    """Parse a plan such as `users=users2 join=left` into names and values."""
     return {name: value for name, _, value in (word.partition("=") for word in str(plan or "").split())}
 
 
@@ -158,7 +158,7 @@ def try_(
     name: Annotated[str, typer.Argument(help="An alert, or a table.", show_default=False)],
     where: options.Where = None,
 ) -> Printed:
-    """Count the rows that fulfil a condition now: the condition of an alert, or a new one."""
+    """Count the rows that match a condition now: the condition of an alert, or a new one."""
     known = {alert["name"]: alert for alert in client.status()["alerts"]}
     alert = known.get(name, {"table": name, "where": ""})
     condition = where or [alert["where"]]

@@ -1,4 +1,4 @@
-"""`swap`, `rollback`, `cancel`, `publish` and `discard` send a control message to a running server, `apply` a file."""
+"""The commands that change a running server: `swap`, `rollback`, `cancel`, `publish`, `discard` and `apply`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ExpectedOption = Annotated[
     typer.Option(
         "--expected-generation",
         min=0,
-        help="Act only if this generation is published; for publish and discard, if it is the candidate.",
+        help="Act only if this generation is published; for publish and discard, only if it is the candidate.",
         show_default=False,
     ),
 ]
@@ -44,7 +44,7 @@ RequestOption = Annotated[
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Ignore the guards (`swap.guards`).")]
 NoWaitOption = Annotated[
-    bool, typer.Option("--no-wait", help="Return when the request is accepted, before its outcome.")
+    bool, typer.Option("--no-wait", help="Return when the request is accepted, without its outcome.")
 ]
 
 
@@ -95,17 +95,17 @@ def swap(
     expected_generation: ExpectedOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what would be built; change nothing.")] = False,
     review: Annotated[
-        bool, typer.Option("--review", help="Build a candidate, which waits for turnout publish or turnout discard.")
+        bool, typer.Option("--review", help="Build a candidate only; turnout publish or turnout discard decides on it.")
     ] = False,
     force: ForceOption = False,
     request_id: RequestOption = "",
     no_wait: NoWaitOption = False,
     json: bool = False,
 ) -> Printed:
-    """Move the tables to other topics, or to another join, without a break; wait for the outcome.
+    """Change the topics or the joins of the tables without interruption, and wait for the outcome.
 
-    What you leave out stays as it is. Ctrl-C asks whether to cancel the swap; otherwise it continues. Exit code 1 when
-    the outcome is `rejected`, `failed`, `superseded` or `cancelled`. What each field means: docs/reference/control.md.
+    Topics and joins that you omit do not change. Ctrl-C asks whether to cancel the swap; otherwise it continues. The
+    exit code is 1 if the outcome is `rejected`, `failed`, `superseded` or `cancelled`. See docs/reference/control.md.
     """
     topics = {"users": users, "accounts": accounts} | dict(map(_source_topic, topic or ()))
     message: dict[str, Any] = {topic_field(source): name for source, name in topics.items() if name}
@@ -123,7 +123,7 @@ def swap(
 
 
 def _add_action(name: str, help_text: str, *commands: str, builds: bool = False) -> None:
-    """Add the command of an action: it has no options but those of every message."""
+    """Add the command of an action that has only the options of every message."""
 
     def act(
         client: Client,
@@ -141,8 +141,8 @@ _add_action(
     "rollback",
     """Go back to the previous plan.
 
-    Immediate while its generation is still running (`swap.linger_seconds`), an ordinary build after that. During a
-    build it ends the build.
+    This is immediate while the previous generation still runs (`swap.linger_seconds`); later it needs a build. During a
+    build it ends that build instead.
     """,
     "turnout rollback",
     "turnout rollback --expected-generation 7",
@@ -150,9 +150,9 @@ _add_action(
 )
 _add_action(
     "cancel",
-    """End the build under way; the published tables stay as they are.
+    """End the current build; the published tables do not change.
 
-    Exit code 1 when no build is under way.
+    The exit code is 1 if no build is running.
     """,
     "turnout cancel",
 )
@@ -167,19 +167,19 @@ def publish(
     no_wait: NoWaitOption = False,
     json: bool = False,
 ) -> Printed:
-    """Publish the candidate that `turnout swap --review` has made.
+    """Publish the candidate that `turnout swap --review` has built.
 
-    At once, in one moment for all viewers. Exit code 1 when there is no candidate, or when it breaks a guard.
-    `--expected-generation` is the candidate's.
+    All viewers see the change at the same moment. The exit code is 1 if there is no candidate, or if it breaks a guard.
+    `--expected-generation` is the generation of the candidate.
     """
     return _act(client, "publish", _request(request_id, expected_generation, force), json, no_wait)
 
 
 _add_action(
     "discard",
-    """Remove the candidate; the published tables stay as they are.
+    """Remove the candidate; the published tables do not change.
 
-    Exit code 1 when there is no candidate. `--expected-generation` is the candidate's.
+    The exit code is 1 if there is no candidate. `--expected-generation` is the generation of the candidate.
     """,
     "turnout discard",
 )
@@ -196,13 +196,13 @@ def apply(
     token: options.Token = "",
     json: options.Json = False,
 ) -> None:
-    """Apply a changed file while the server runs, and show what it changes.
+    """Apply a changed configuration file to a running server, and show the changes.
 
-    Sources, columns, views, sinks, alerts and limits; see docs/how-to/apply.md. The server reads the file: relative
-    paths start at the file that it was started with, and references such as `${NAME}` must be those of the
-    current file. A file with a change that needs a restart is refused as a whole, before anything is done. Exit code 1
-    when the outcome is `rejected`, `failed` or `cancelled`. For a server on this machine without `access:`, `turnout`
-    reads the token of the server from the `data_dir` of the file; give it to `turnout-client` by TURNOUT_TOKEN.
+    Sources, columns, views, sinks, alerts and limits can change; see docs/how-to/apply.md. The server reads the file:
+    relative paths start at the folder of the file that it was started with, and references such as `${NAME}` must be
+    those of the current file. If a change needs a restart, the whole file is refused and nothing is applied. The exit
+    code is 1 if the outcome is `rejected`, `failed` or `cancelled`. For a server on this machine without `access:`,
+    `turnout` reads the token from the `data_dir` of the file; `turnout-client` needs it in TURNOUT_TOKEN.
     """
     text = _file_text(Path(config))
     with options.connected(url, token or _local_token(Path(config), url)) as client:
@@ -228,7 +228,7 @@ def _file_text(path: Path) -> str:
 
 
 def _local_token(path: Path, url: str) -> str:
-    """The token of a server without `access:`; it is for this machine alone."""
+    """Return the token of a server without `access:`; empty if the server is on another machine."""
     here = urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
     return (PROGRAM.find_token(path) if here else None) or ""
 
@@ -241,7 +241,7 @@ def _source_topic(text: str) -> tuple[str, str]:
 
 
 def _join(text: str) -> tuple[str, str]:
-    """The field of a message and its join."""
+    """Parse `[VIEW=]JOIN` into the message field and the join."""
     view, mark, name = text.rpartition("=")
     if not name.strip() or (mark and not view.strip()):
         raise typer.BadParameter(f"{text!r} is not [VIEW=]JOIN, such as inner or final_ui=inner", param_hint="--join")
@@ -256,7 +256,7 @@ def _request(request_id: str, expected_generation: int | None, force: bool = Fal
 def _act(
     client: Client, action: str, message: Mapping[str, Any], json: bool, no_wait: bool, *, builds: bool = False
 ) -> Printed:
-    """Send a message, show the progress of its build if it has one, and print its outcome."""
+    """Send a message, show the progress if it `builds` a generation, and return the output."""
     send = partial(getattr(client, action), message, wait=not no_wait)
     what = "swap" if action == "control" else action
     answer = send() if no_wait or not builds else follow(client, what, send, as_json=json)
@@ -266,7 +266,7 @@ def _act(
 
 
 def _outcome(answer: dict[str, Any], sent: str) -> dict[str, Any]:
-    """The answer, once what was sent has an outcome."""
+    """Return the answer; raise TurnoutError if it has no outcome yet."""
     if answer.get("outcome") is None:
         raise TurnoutError(
             code="outcome_pending",
@@ -291,9 +291,9 @@ def _decided(answer: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _report(report: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """The report of a dry run: what would be built, and what the newest records say about it."""
+    """Yield the report of a dry run: the generation that would be built, and findings in the newest records."""
     if not report["changes"]:
-        yield Text("Dry run: nothing would change; the tables are already like this.", "bold")
+        yield Text("Dry run: nothing would change; the tables already have this plan.", "bold")
     else:
         yield Text("Dry run: this would work. Nothing was changed. A generation would be built:", "bold")
     plan, sources = report["plan"], report.get("sources") or {}

@@ -1,4 +1,4 @@
-"""`tables` and `types`: the tables of a server with their columns; `rows`: all rows of one, of one moment."""
+"""The commands `tables` and `types`, for the tables and columns of a server, and `rows`, for the rows of a table."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def tables(client: Client) -> Printed:
 
 @app.command(epilog=examples("turnout types > tables.ts", "turnout types --url http://turnout.example:10000"))
 def types(url: options.Url = options.DEFAULT_URL, token: options.Token = "") -> None:
-    """Print a TypeScript interface for each table, and `Tables`, which maps the name of each table to its interface.
+    """Print a TypeScript interface for each table, and `Tables`, which maps each table name to its interface.
 
-    They are the types of rows in `@turnout/client`: `client.window<FinalUi>({ table: "final_ui" })`.
+    They are row types for `@turnout/client`: `client.window<FinalUi>({ table: "final_ui" })`.
     """
     with options.connected(url, token) as client:
         print(interfaces(client.tables()), end="")
 
 
 def interfaces(tables: Iterable[Mapping[str, Any]]) -> str:
-    """The module that declares a row type for each table."""
+    """Return the text of a TypeScript module that declares a row type for each table."""
     names: dict[str, str] = {}
     lines = [f"// Written by `{PROGRAM.name} types`: run it again when columns change.", ""]
     for table in tables:
@@ -67,7 +67,7 @@ def interfaces(tables: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _name(table: str, taken: Iterable[str]) -> str:
-    """The name of the table's interface: `FinalUi` of `final_ui`; a number tells those apart that would be equal."""
+    """Return the interface name of a table: `FinalUi` for `final_ui`; a number is added if the name is taken."""
     words = re.findall("[A-Za-z0-9]+", table)
     name = "".join(word[0].upper() + word[1:] for word in words)
     name = name if name[:1].isalpha() else f"Table{name}"
@@ -76,7 +76,7 @@ def _name(table: str, taken: Iterable[str]) -> str:
 
 
 def _property(column: Mapping[str, str]) -> str:
-    """A column; every column may be null. A type that no source can declare may have values of any type."""
+    """Return the TypeScript property of a column, which may be null; types that only SQL produces are `unknown`."""
     kind = ColumnType.known(column["type"])
     if kind is None:
         return f"  {_key(column['name'])}: unknown;"
@@ -107,9 +107,9 @@ def rows(
     ] = "table",
     json: bool = False,
 ) -> None:
-    """Print the rows of a table as of one moment: all of them, or as many as --limit says.
+    """Print all rows of a table, or the first --limit rows, as of one moment.
 
-    Rows are streamed, so a table of any size needs little memory.
+    Rows are streamed, so that even a large table needs little memory.
     """
     form = "json" if json else form
     if form in _BINARY and sys.stdout.isatty():
@@ -131,7 +131,7 @@ def rows(
 
 
 class _Chunks(io.RawIOBase):
-    """An answer that arrives in pieces, as a file."""
+    """A file object over an answer that arrives in chunks."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -154,14 +154,14 @@ class _Chunks(io.RawIOBase):
 def _batches(chunks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
     pa = need("pyarrow", "--format csv")
     with pa.ipc.open_stream(pa.PythonFile(io.BufferedReader(_Chunks(chunks)))) as reader:
-        yield pa.RecordBatch.from_pylist([], schema=reader.schema)  # the columns, also where there is no row
+        yield pa.RecordBatch.from_pylist([], schema=reader.schema)  # an empty table still needs its columns
         for batch in reader:
             for start in range(0, batch.num_rows, _BLOCK_ROWS):
                 yield batch.slice(start, _BLOCK_ROWS)
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """The rows as JSON values, as answers of the server have them."""
+    """Yield the rows with JSON values, in the format of the server's answers."""
     from turnout_client.arrow_columns import for_json
 
     values = [map(_plain, for_json(column).to_pylist()) for column in batch.columns]
@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 def _print_tables(batches: Iterator[pa.RecordBatch]) -> None:
-    """A table for each few hundred rows: the widths of all rows are not known before the last has come."""
+    """Print one table for each batch of rows, because the column widths of all rows are not known in advance."""
     screen, count = output.console(), 0
     first = next(batches)
     for batch in itertools.chain([next(batches, first)], batches):

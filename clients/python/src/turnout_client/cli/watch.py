@@ -1,4 +1,4 @@
-"""`watch`: a window of a table, live in the terminal, across swaps and restarts of the server."""
+"""The command `watch`: a live window of a table in the terminal, across swaps and restarts of the server."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _NEW, _CHANGED = "green", "bold black on yellow"
 _STATE_STYLES = {"live": "green", "connecting": "yellow", "away": "yellow"}
-_AROUND_ROWS = 7  # header, borders, the line below the table, and the cursor's
+_AROUND_ROWS = 7  # header, borders, the line below the table, and the cursor line
 _LEAST_ROWS = 5
 _JSON_ROWS = 100
-# How soon another size of the terminal, or another state of the connection, shows.
+# The maximum delay until a new terminal size or connection state is shown.
 _LOOK_SECONDS = 0.25
 
 
@@ -51,15 +51,14 @@ def watch(
 ) -> None:
     """Watch a table live; Ctrl-C ends it.
 
-    Rows arrive over the live connection as they change. Changed cells and new rows stand out. The header has the
-    generation, the version, the number of rows and the state of the connection; a swap only changes the header and the
-    rows. While the server does not answer, the last rows stay; updates continue when it answers again. A larger
-    terminal shows more rows. Ctrl-C ends it, with exit code 0; an unknown table, a wrong `--where` or a refused token
-    end it with the server's error and exit code 1.
+    Rows are updated as they change. Changed cells and new rows are highlighted. The header shows the generation, the
+    version, the number of rows and the state of the connection; it also shows a swap. While the server does not answer,
+    the last rows stay visible; updates continue when it answers again. A larger terminal shows more rows. Ctrl-C exits
+    with code 0. An unknown table, a wrong `--where` or a refused token prints the server's error and exits with code 1.
 
-    Where the output is not a terminal, every change prints the window below the last one. With `--json` each changed
-    window is one line, in the shape of `GET /api/tables/{name}/rows`; one that did not change while the server
-    did not answer is not printed again.
+    If the output is not a terminal, each change prints the whole window again. With `--json` each changed window is one
+    line, in the format of `GET /api/tables/{name}/rows`; a window that did not change while the server did not answer
+    is not printed again.
     """
     view: WindowOptions = {"where": where or (), "sort": sort or (), "columns": columns or ()}
     try:
@@ -94,7 +93,7 @@ def _watch_live(client: Client, table: str, view: WindowOptions, limit: int | No
 
 
 def _each(client: Client, windows: WindowSubscription) -> Iterator[Window]:
-    """Every window; standard error is told whenever the server is away."""
+    """Yield each window; print the reason to standard error whenever the server is not reachable."""
     told = ""
     while True:
         try:
@@ -107,7 +106,7 @@ def _each(client: Client, windows: WindowSubscription) -> Iterator[Window]:
 
 
 def _print_each(windows: Iterable[Window], screen: Console) -> None:
-    """Print every window below the last one, for a file or another program."""
+    """Print each window below the previous one, for a file or another program."""
     before: Window | None = None
     for window in windows:
         screen.print(picture(window, before))
@@ -116,13 +115,13 @@ def _print_each(windows: Iterable[Window], screen: Console) -> None:
 
 
 def fitting(screen: Console) -> int:
-    """How many rows the terminal has room for."""
+    """Return the number of rows that fit into the terminal."""
     return max(_LEAST_ROWS, screen.size.height - _AROUND_ROWS)
 
 
 @dataclass(slots=True)
 class Shown:
-    """What the terminal shows: a window, the one before it, the state of the connection, and the terminal's size."""
+    """The state of the display: the current and the previous window, the connection state, and the terminal's size."""
 
     url: str
     window: Window | None = None
@@ -132,7 +131,7 @@ class Shown:
     size: tuple[int, int] | None = None
 
     def look(self, windows: WindowSubscription, screen: Console) -> bool:
-        """Wait a moment for something new; whether there was something."""
+        """Wait a moment for a change; return whether the display must be redrawn."""
         try:
             window = windows.get(_LOOK_SECONDS)
         except TimeoutError:
@@ -154,7 +153,7 @@ class Shown:
 
 
 def picture(window: Window, before: Window | None, state: str = "live") -> RenderableType:
-    """The window as a table: new rows and changed cells stand out against the one before."""
+    """Return the window as a table that highlights new rows and changed cells since the previous window."""
     generation = f"generation {window.generation}"
     if before is not None and before.generation != window.generation:
         generation += f" (was {before.generation})"
@@ -162,7 +161,7 @@ def picture(window: Window, before: Window | None, state: str = "live") -> Rende
     header = Text("   ".join(facts), style="bold")
     header.append(state, style=_STATE_STYLES.get(state, "red"))
     shown = output.table_of(window.columns)
-    # Against another generation nothing stands out: all of it is new.
+    # After a swap nothing is highlighted, because every row is new.
     compared = before is not None and before.generation == window.generation
     old = {} if before is None else dict(zip(before.ids, before.rows, strict=True))
     for identity, row in zip(window.ids, window.rows, strict=True):
