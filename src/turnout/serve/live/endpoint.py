@@ -1,38 +1,66 @@
-"""One connection of `WS /api/live`: accepts it, and follows what its messages ask for; its outbox sends.
+"""One connection of `WS /api/live`: accepts it, reads its messages, and follows what they ask for; its outbox sends.
 
-`access.py` decides who may connect; what subscriptions are sent is decided by the hub.
+Messages are counted, and large ones read on a thread, one at a time. `access.py` decides who may connect; what
+subscriptions are sent is decided by the hub.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 
+from pydantic import BaseModel, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
+from turnout.plan.where import Term, parse_columns, parse_sort, parse_terms
 from turnout.serve.access import Access, identity_of, subprotocol_of
 from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, Viewers, caller
 from turnout.serve.live.changes import SharedChanges
-from turnout.serve.live.computed import SharedDifference, SharedSql
+from turnout.serve.live.computed import AskedSql, SharedDifference, SharedSql
 from turnout.serve.live.hub import Hub
 from turnout.serve.live.outbox import Outbox, Subscription, message, problem_body
-from turnout.serve.live.parsing import Asked, BadMessageError, Parsing
 from turnout.serve.live.shared import Shared
 from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
-from turnout.serve.requests import check_parameters
+from turnout.serve.requests import check_parameters, first_fault
 from turnout.serve.responses import error_response
-from turnout_client.messages import MAX_SUBSCRIPTIONS, CloseCode, SummaryRequest, Unsubscribe
+from turnout.serve.rounds import Threads
+from turnout.store.query.difference import DifferenceQuestion
+from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values
+from turnout.store.query.windows import Window
+from turnout_client.messages import (
+    MAX_SUBSCRIPTIONS,
+    ChangesRequest,
+    ClientMessage,
+    CloseCode,
+    DifferenceRequest,
+    Id,
+    SqlRequest,
+    SummaryRequest,
+    Unsubscribe,
+    Where,
+    WindowRequest,
+    client_message,
+)
 
-log = logging.getLogger(__name__)
+MESSAGES = Rate(per_second=100, burst=500)
+BYTES = Rate(per_second=250_000, burst=1_000_000)
+"""How much is read from one client, over all its connections; the rest waits in its sockets."""
 
+SMALL_BYTES = 4_000
+"""A message of more is not read on the event loop."""
 _SPEAKING = Rate(per_second=50, burst=200)
+_NUMBERS = itertools.count()
+
+Subject = Window | Summary | AskedSql | DifferenceQuestion
+
 _KINDS: Mapping[str, Callable[..., Shared]] = {
     "window": SharedWindow,
     "changes": SharedChanges,
@@ -41,6 +69,55 @@ _KINDS: Mapping[str, Callable[..., Shared]] = {
     "sql": SharedSql,
 }
 """What follows a subject, by the type of the message that asks for it."""
+
+
+class _Identified(BaseModel):
+    """The part of a message that tells which one it is."""
+
+    id: Id
+
+
+class BadMessageError(TurnoutError):
+    """What came is no message; `id` is the one that it has, where it can be read."""
+
+    def __init__(self, raw: str | bytes, reason: str) -> None:
+        super().__init__(
+            code="bad_message",
+            message=reason,
+            hint='send JSON such as {"type": "window", "id": "1", "table": "final_ui", "limit": 50}; '
+            "types: window, changes, summary, difference, sql, status, unsubscribe",
+        )
+        self.id: str | None = None
+        with contextlib.suppress(ValidationError):
+            self.id = _Identified.model_validate_json(raw).id
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A message, and what it asks for, or the error in that."""
+
+    message: ClientMessage
+    found: Subject | TurnoutError | None = None
+
+    def subject(self) -> Subject | None:
+        if isinstance(self.found, TurnoutError):
+            raise self.found
+        return self.found
+
+
+class Parsing:
+    """Reads messages, and counts their bytes for each client."""
+
+    def __init__(self) -> None:
+        self._thread = Threads(1, "parse")
+        self._messages, self._bytes = Buckets(MESSAGES), Buckets(BYTES)
+
+    async def parsed(self, client: str, raw: str | bytes) -> Asked:
+        """The message, when its client may send it; TurnoutError where it is none."""
+        while wait := self._messages.take(client) or self._bytes.wait_seconds(client, len(raw)):
+            await asyncio.sleep(wait)
+        self._bytes.spend(client, len(raw))
+        return parsed(raw) if len(raw) <= SMALL_BYTES else await self._thread.run(lambda: parsed(raw))
 
 
 class Live:
@@ -160,3 +237,47 @@ class Viewer:
         resume = getattr(request, "resume", None)
         seen = Position(resume.generation, resume.version) if resume else None
         return self._live.hub.follow(_KINDS[request.type], subject, subscription, seen)
+
+
+def parsed(raw: str | bytes) -> Asked:
+    try:
+        asked = client_message.validate_json(raw)
+    except ValidationError as error:
+        raise BadMessageError(raw, first_fault(error, "message")) from error
+    try:
+        return Asked(asked, _subject(asked))
+    except TurnoutError as error:
+        return Asked(asked, error)
+
+
+def _subject(asked: ClientMessage) -> Subject | None:
+    if isinstance(asked, ChangesRequest):
+        return Window(asked.table, columns=_columns(asked.columns))
+    if isinstance(asked, SqlRequest):
+        return AskedSql(asked.sql, asked.limit, None if asked.live else next(_NUMBERS))
+    if isinstance(asked, SummaryRequest):
+        by, values, where = parse_by(asked.by), parse_values(asked.values), _terms(asked.where)
+        return Summary(asked.table, by, values, where, parse_order(asked.sort), asked.limit)
+    if not isinstance(asked, WindowRequest | DifferenceRequest):
+        return None
+    window = Window(
+        asked.table,
+        columns=_columns(asked.columns) if isinstance(asked, WindowRequest) else None,
+        where=_terms(asked.where),
+        sort=parse_sort(asked.sort),
+        offset=asked.offset,
+        limit=asked.limit,
+    )
+    if isinstance(asked, WindowRequest):
+        return window
+    return DifferenceQuestion(window, asked.from_, asked.to, asked.change)
+
+
+def _terms(given: Where) -> tuple[Term, ...]:
+    return parse_terms(
+        given if isinstance(given, str) else [t if isinstance(t, str) else t.model_dump() for t in given]
+    )
+
+
+def _columns(given: str | list[str] | None) -> tuple[str, ...] | None:
+    return parse_columns(given) or None if given else None
