@@ -51,7 +51,6 @@ from turnout.serve.responses import (
     on_turnout_error,
 )
 from turnout.serve.routes import Call, CallRoute, document, routes_of
-from turnout.serve.saved_api import SavedApi
 from turnout_client.messages import MAX_MESSAGE_BYTES
 
 __all__ = ["Server", "Services", "create_app"]
@@ -103,7 +102,6 @@ def create_app(
     calls = [
         *routes_of(Api(services, viewers, reads, answers, access.check_sql)),
         *routes_of(KafkaApi(services, answers)),
-        *routes_of(SavedApi(services.database, answers)),
         *routes_of(ControlApi(services, answers, configuration, access.check_apply)),
         *routes_of(login),
         CallRoute(_page(static / "index.html", services, access)),

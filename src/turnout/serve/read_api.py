@@ -1,7 +1,8 @@
-"""The HTTP calls that read: tables, rows, summaries, differences, SELECTs, status, history, liveness, readiness.
+"""The HTTP calls that ask the store: tables, rows, summaries, differences, SELECTs, status, history, saved views.
 
-Threads do all work on the store (`reads.py`), which ends when the client goes; the event loop only routes. What a
-SELECT may name is `store/query/sql.py`, who may send one is `access.py`.
+And those of liveness and readiness. Threads do all work on the store (`reads.py`), which ends when the client goes; the
+event loop only routes. What a SELECT may name is `store/query/sql.py`, who may send one is `access.py`. Saved views are
+read by everybody who may look, kept and removed by operators.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import anyio.to_thread
 import pyarrow as pa
+from anyio import CapacityLimiter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -18,6 +21,7 @@ from turnout.config import Settings
 from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.control import ApplyRequest
+from turnout.plan.filter_values import show
 from turnout.plan.where import MAX_SMALL_FILTER, weight
 from turnout.serve import formats, metrics, schemas
 from turnout.serve.access import IDENTITY
@@ -35,7 +39,7 @@ from turnout.serve.requests import (
     summary_of,
     window_of,
 )
-from turnout.serve.responses import Answers, json_response
+from turnout.serve.responses import Answers, encoded_json, json_response
 from turnout.serve.rounds import Threads
 from turnout.serve.routes import FILE, READING, Call
 from turnout.store.database import Database, Readable
@@ -52,6 +56,7 @@ from turnout.store.query.windows import (
     read_window,
     store_faults,
 )
+from turnout.store.saved_views import list_saved, read_view, remove_view, save_view
 from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.explainer import Explainer
 from turnout.swap.health import Readiness, Subject
@@ -68,6 +73,10 @@ STOPPING = "turnout.stopping"
 MAX_BODY_BYTES = 512 * 1024
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
 _SMALLER = "write a shorter SELECT"
+MAX_VIEW_BYTES = 16 * 1024
+MAX_NAME = 64
+_SAVED_EXAMPLE = '{"table": "final_ui", "where": "age>=30", "sort": "-balance"}'
+_SAVE_LESS = "save fewer terms, or a simpler chart"
 
 
 class MessageQueue(Protocol):
@@ -136,6 +145,7 @@ class Api:
     _answers: Answers
     _check_sql: Callable[[Scope], None]
     """Refuses who may not send SQL."""
+    _writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     # Probes never wait for reads.
     _probes: Threads = field(default_factory=lambda: Threads(_PROBES, "probe"))
 
@@ -261,6 +271,49 @@ class Api:
         export = Export(asked.format, asked.guard and asked.format is AnswerFormat.CSV)
         return await self._answers.file(request, lambda store, hold: _sql_file(store, read(store), export, hold))
 
+    @Call("/api/saved", schemas.SavedViews, errors=READING)
+    async def list_saved(self, request: Request) -> Response:
+        """The views that operators have saved."""
+        found = await self._answers.read(request, list_saved)
+        body = formats.json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
+        return encoded_json(body)
+
+    @Call("/api/saved/{name}", schemas.SavedView, errors=(*READING, "not_found", "unknown_saved"))
+    async def read_saved(self, request: Request) -> Response:
+        """One of the views that operators have saved."""
+        name = _name(request)
+        view = await self._answers.read(request, lambda store: read_view(store, name))
+        return encoded_json(_named(name, view))
+
+    @Call(
+        "/api/saved/{name}",
+        schemas.SavedView,
+        errors=("store_unavailable", "not_found", "bad_body", "too_many_saved"),
+        body=schemas.SavedBody,
+        method="PUT",
+    )
+    async def save(self, request: Request) -> Response:
+        """Save a view under a name, in place of one that has it; answers it as it is listed."""
+        name = _name(request)
+        body = await read_body(request, MAX_VIEW_BYTES, _SAVE_LESS)
+        # Written by the type itself: a value to compare with may be a number of any size.
+        given = checked_body(body, schemas.SavedBody, _SAVED_EXAMPLE)
+        view = given.model_dump_json(exclude=None if given.sql else {"sql"})
+        await anyio.to_thread.run_sync(save_view, self._services.database, name, view, limiter=self._writers)
+        return encoded_json(_named(name, view))
+
+    @Call(
+        "/api/saved/{name}",
+        schemas.Removed,
+        errors=("store_unavailable", "not_found", "unknown_saved"),
+        method="DELETE",
+    )
+    async def unsave(self, request: Request) -> Response:
+        """Remove a view."""
+        name = _name(request)
+        await anyio.to_thread.run_sync(remove_view, self._services.database, name, limiter=self._writers)
+        return json_response({"name": name})
+
     async def _json(self, request: Request, window: Window) -> Response:
         large = weight(window.where) > MAX_SMALL_FILTER
 
@@ -305,4 +358,20 @@ def _sql_file(store: StoreRead, found: SqlResult, export: Export, hold: Hold) ->
         export.format.value,
         found.rows,
         lambda rows: table_file(store, rows.to_reader(), "sql", numbers, export, hold),
+    )
+
+
+def _named(name: str, view: str) -> bytes:
+    """The JSON of a view with its name in it."""
+    return formats.json_object({"name": name})[:-1] + b"," + view.encode()[1:]
+
+
+def _name(request: Request) -> str:
+    name: str = request.path_params["name"]
+    if name.strip() == name and name.isprintable() and 0 < len(name) <= MAX_NAME:
+        return name
+    raise TurnoutError(
+        "bad_parameter",
+        f"name: {show(name)} cannot be the name of a view",
+        f"at most {MAX_NAME} characters that show, without a blank at the ends",
     )
