@@ -26,9 +26,8 @@ from turnout.config.sent import is_path
 from turnout.config.topic_rules import TopicRules
 from turnout.decode.exact_reader import NULL_VALUE
 from turnout.errors import ConfigError, TurnoutError
-from turnout.example.inference import counted
 from turnout.example.suggestion import Source, Suggestion, View, suggest
-from turnout.example.topic_example import TopicExample, look_at
+from turnout.example.topic_example import TopicExample, counted, look_at
 from turnout.kafka.topics import Topics
 from turnout.plan.joins import KNOWN_JOINS
 from turnout.plan.plan import parse_topic

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from turnout.config import SourceSettings
-from turnout.example.inference import InferredColumn, counted, different
-from turnout.example.topic_example import TopicExample
+from turnout.example.topic_example import InferredColumn, TopicExample, counted, different
 from turnout.plan.joins import Join, key_steps, view_columns
 
 FIRST_VIEW = "final_ui"
