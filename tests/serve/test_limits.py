@@ -38,7 +38,6 @@ from turnout.serve import connections
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
-from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, HeldBytes, Rate
 from turnout.serve.live import endpoint
 from turnout.serve.live.changes import ChangeHistory, SharedChanges
@@ -46,6 +45,7 @@ from turnout.serve.live.hub import MAX_COMMITS, Hub
 from turnout.serve.live.outbox import ROOM_SECONDS, Outbox, Subscription
 from turnout.serve.live.shared import Readers
 from turnout.serve.reads import Reads
+from turnout.serve.responses import to_json
 from turnout.store.feed import Commit
 from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Positions, Window

@@ -31,7 +31,6 @@ from turnout.errors import TurnoutError, needs_extra
 from turnout.serve.access import PUBLIC, Access, Gate
 from turnout.serve.connections import Connection, OpenConnections, Socket
 from turnout.serve.control_api import ControlApi
-from turnout.serve.formats import to_json
 from turnout.serve.kafka_api import KafkaApi
 from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.changes import CHANGES_PART
@@ -49,6 +48,7 @@ from turnout.serve.responses import (
     on_any_error,
     on_http_error,
     on_turnout_error,
+    to_json,
 )
 from turnout.serve.routes import Call, CallRoute, document, routes_of
 from turnout_client.messages import MAX_MESSAGE_BYTES

@@ -30,9 +30,8 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from turnout.errors import TurnoutError
-from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name, one_less
-from turnout.serve.responses import SECURITY_HEADERS
+from turnout.serve.responses import SECURITY_HEADERS, to_json
 from turnout_client.messages import CloseCode
 
 log = logging.getLogger(__name__)

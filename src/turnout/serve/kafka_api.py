@@ -17,11 +17,10 @@ from turnout.errors import TurnoutError
 from turnout.plan.answers import Answer
 from turnout.plan.plan import parse_topic
 from turnout.serve.access import check_operator, identity_of
-from turnout.serve.formats import to_json
 from turnout.serve.limits import caller
 from turnout.serve.read_api import Services
 from turnout.serve.requests import OF_EXAMPLES, OF_WHY, records_of, why_of
-from turnout.serve.responses import Answers, encoded_json, json_response
+from turnout.serve.responses import Answers, encoded_json, json_response, to_json
 from turnout.serve.rounds import Rounds, Threads
 from turnout.serve.routes import READING, Call
 from turnout.store.query.row_records import Explanation

@@ -23,9 +23,8 @@ from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.control import ApplyRequest
 from turnout.plan.filter_values import show
 from turnout.plan.where import MAX_SMALL_FILTER, weight
-from turnout.serve import formats, metrics, schemas
+from turnout.serve import metrics, responses, schemas
 from turnout.serve.access import IDENTITY
-from turnout.serve.formats import AnswerFormat, Export, TableFile, result_json, table_file
 from turnout.serve.limits import Hold, Viewers
 from turnout.serve.reads import Reads, StoreRead
 from turnout.serve.requests import (
@@ -39,7 +38,16 @@ from turnout.serve.requests import (
     summary_of,
     window_of,
 )
-from turnout.serve.responses import Answers, encoded_json, json_response
+from turnout.serve.responses import (
+    AnswerFormat,
+    Answers,
+    Export,
+    HeldResponse,
+    encoded_json,
+    json_response,
+    result_json,
+    table_file,
+)
 from turnout.serve.rounds import Threads
 from turnout.serve.routes import FILE, READING, Call
 from turnout.store.database import Database, Readable
@@ -244,7 +252,7 @@ class Api:
 
         def read(store: StoreRead) -> bytes:
             found = read_difference(store, asked)
-            return formats.difference_json(found.table, found.positions, found.lags, formats.difference_body(found))
+            return responses.difference_json(found.table, found.positions, found.lags, responses.difference_body(found))
 
         return await self._answers.json(request, read, large=True)
 
@@ -275,7 +283,7 @@ class Api:
     async def list_saved(self, request: Request) -> Response:
         """The views that operators have saved."""
         found = await self._answers.read(request, list_saved)
-        body = formats.json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
+        body = responses.json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
         return encoded_json(body)
 
     @Call("/api/saved/{name}", schemas.SavedView, errors=(*READING, "not_found", "unknown_saved"))
@@ -325,16 +333,16 @@ class Api:
 
 
 def _sql_json(result: SqlResult) -> bytes:
-    fields = {**formats.sql_fields(result), "tables": result.tables}
-    return formats.json_object(fields, rows=formats.to_form("JSON", result.rows, formats.json_rows))
+    fields = {**responses.sql_fields(result), "tables": result.tables}
+    return responses.json_object(fields, rows=responses.to_form("JSON", result.rows, responses.json_rows))
 
 
-def _window_file(store: StoreRead, window: Window, export: Export, hold: Hold) -> TableFile:
+def _window_file(store: StoreRead, window: Window, export: Export, hold: Hold) -> HeldResponse:
     with open_window(store, window) as found:
         return table_file(store, found.rows, window.table, _numbers(found), export, hold)
 
 
-def _summary_file(store: StoreRead, summary: Summary, export: Export, hold: Hold) -> TableFile:
+def _summary_file(store: StoreRead, summary: Summary, export: Export, hold: Hold) -> HeldResponse:
     found = read_summary(store, summary)
     return table_file(store, found.groups.to_reader(), f"{summary.table}-summary", _numbers(found), export, hold)
 
@@ -343,7 +351,7 @@ def _numbers(found: WindowResult | SummaryResult) -> dict[str, int]:
     return {"Generation": found.position.generation, "Version": found.position.version, "Total": found.total}
 
 
-def _difference_file(store: StoreRead, asked: DifferenceQuestion, export: Export, hold: Hold) -> TableFile:
+def _difference_file(store: StoreRead, asked: DifferenceQuestion, export: Export, hold: Hold) -> HeldResponse:
     with open_difference(store, asked) as found:
         sides = (("From", found.before), ("To", found.after))
         numbers = {f"{side}-{name.title()}": number for side, at in sides for name, number in at.as_json().items()}
@@ -352,9 +360,9 @@ def _difference_file(store: StoreRead, asked: DifferenceQuestion, export: Export
         return table_file(store, rows, name, {**numbers, "Total": found.total}, export, hold)
 
 
-def _sql_file(store: StoreRead, found: SqlResult, export: Export, hold: Hold) -> TableFile:
+def _sql_file(store: StoreRead, found: SqlResult, export: Export, hold: Hold) -> HeldResponse:
     numbers = {"Generation": found.generation, "Total": found.rows.num_rows, "Complete": int(found.complete)}
-    return formats.to_form(
+    return responses.to_form(
         export.format.value,
         found.rows,
         lambda rows: table_file(store, rows.to_reader(), "sql", numbers, export, hold),
@@ -363,7 +371,7 @@ def _sql_file(store: StoreRead, found: SqlResult, export: Export, hold: Hold) ->
 
 def _named(name: str, view: str) -> bytes:
     """The JSON of a view with its name in it."""
-    return formats.json_object({"name": name})[:-1] + b"," + view.encode()[1:]
+    return responses.json_object({"name": name})[:-1] + b"," + view.encode()[1:]
 
 
 def _name(request: Request) -> str:

@@ -20,7 +20,6 @@ from turnout.errors import TurnoutError
 from turnout.plan.position import Position
 from turnout.plan.where import Term, parse_columns, parse_sort, parse_terms
 from turnout.serve.access import Access, identity_of, subprotocol_of
-from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, Viewers, caller
 from turnout.serve.live.changes import SharedChanges
 from turnout.serve.live.computed import AskedSql, SharedDifference, SharedSql
@@ -30,7 +29,7 @@ from turnout.serve.live.shared import Shared
 from turnout.serve.live.summaries import SharedSummary
 from turnout.serve.live.windows import SharedWindow
 from turnout.serve.requests import check_parameters, first_fault
-from turnout.serve.responses import error_response
+from turnout.serve.responses import error_response, to_json
 from turnout.serve.rounds import Threads
 from turnout.store.query.difference import DifferenceQuestion
 from turnout.store.query.summary import Summary, parse_by, parse_order, parse_values

@@ -19,11 +19,11 @@ from weakref import WeakValueDictionary
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
-from turnout.serve.formats import json_object
 from turnout.serve.limits import HeldBytes
 from turnout.serve.live.outbox import Subscription, problem_body
 from turnout.serve.live.summary_history import Histories
 from turnout.serve.reads import Reads, StoreRead
+from turnout.serve.responses import json_object
 from turnout.serve.rounds import Rounds, Threads
 from turnout.store.feed import Delta, Wanted
 from turnout.store.query.summary_read import Advanced, KeptGroups, SummaryQueries

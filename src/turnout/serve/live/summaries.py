@@ -21,11 +21,11 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
-from turnout.serve.formats import json_object, rows_json
 from turnout.serve.live.outbox import Part, Subscription
 from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, GroupChanges, Readers, SentState, SharedComputed, clients_of
 from turnout.serve.live.summary_history import MAX_POINT_GROUPS, Histories, KeptHistory, now_ms
 from turnout.serve.reads import Reads, StoreRead
+from turnout.serve.responses import json_object, rows_json
 from turnout.store.feed import Wanted
 from turnout.store.query import summary_read
 from turnout.store.query.summary import Summary

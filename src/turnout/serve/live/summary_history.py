@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from turnout.plan.position import Position
-from turnout.serve.formats import json_object, to_json
+from turnout.serve.responses import json_object, to_json
 from turnout.store.query.summary import DEFAULT_LIMIT, Summary
 from turnout_client.messages import MAX_HISTORY_SECONDS
 
