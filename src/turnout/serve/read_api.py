@@ -79,6 +79,7 @@ STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
 
 MAX_BODY_BYTES = 512 * 1024
+_OF_A_TABLE = (*READING, *FILE, "bad_where", "bad_sort", "unknown_table", "not_found")
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
 _SMALLER = "write a shorter SELECT"
 MAX_VIEW_BYTES = 16 * 1024
@@ -166,7 +167,7 @@ class Api:
     @Call(
         "/api/tables/{name}/rows",
         schemas.RowsAnswer,
-        errors=(*READING, *FILE, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
+        errors=(*_OF_A_TABLE, "bad_columns"),
         parameters=OF_WINDOWS,
         file_headers=("generation", "version", "total"),
     )
@@ -218,10 +219,7 @@ class Api:
     @Call(
         "/api/tables/{name}/summary",
         schemas.Groups,
-        errors=(
-            *(*READING, *FILE, "bad_where", "bad_sort", "bad_by", "bad_values", "too_many_groups"),
-            *("unknown_table", "not_found"),
-        ),
+        errors=(*_OF_A_TABLE, "bad_by", "bad_values", "too_many_groups"),
         parameters=OF_SUMMARIES,
         file_headers=("generation", "version", "total"),
     )
@@ -237,10 +235,7 @@ class Api:
     @Call(
         "/api/tables/{name}/difference",
         TableDifference,
-        errors=(
-            *(*READING, *FILE, "bad_where", "bad_sort", "no_candidate", "unknown_generation"),
-            *("unknown_table", "not_found"),
-        ),
+        errors=(*_OF_A_TABLE, "no_candidate", "unknown_generation"),
         parameters=OF_DIFFERENCES,
         file_headers=("from-generation", "from-version", "to-generation", "to-version", "total"),
     )
