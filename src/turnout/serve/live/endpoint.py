@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 
 from pydantic import BaseModel, ValidationError
@@ -91,32 +90,8 @@ class BadMessageError(TurnoutError):
             self.id = _Identified.model_validate_json(raw).id
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A message, and what it asks for, or the error in that."""
-
-    message: ClientMessage
-    found: Subject | TurnoutError | None = None
-
-    def subject(self) -> Subject | None:
-        if isinstance(self.found, TurnoutError):
-            raise self.found
-        return self.found
-
-
-class Parsing:
-    """Reads messages, and counts their bytes for each client."""
-
-    def __init__(self) -> None:
-        self._thread = Threads(1, "parse")
-        self._messages, self._bytes = Buckets(MESSAGES), Buckets(BYTES)
-
-    async def parsed(self, client: str, raw: str | bytes) -> Asked:
-        """The message, when its client may send it; TurnoutError where it is none."""
-        while wait := self._messages.take(client) or self._bytes.wait_seconds(client, len(raw)):
-            await asyncio.sleep(wait)
-        self._bytes.spend(client, len(raw))
-        return parsed(raw) if len(raw) <= SMALL_BYTES else await self._thread.run(lambda: parsed(raw))
+Asked = tuple[ClientMessage, Subject | TurnoutError | None]
+"""A message, and what it asks for, or the error in that."""
 
 
 class Live:
@@ -124,8 +99,9 @@ class Live:
 
     def __init__(self, hub: Hub, store: str, viewers: Viewers, access: Access) -> None:
         self.hub, self.viewers, self.access = hub, viewers, access
-        self.parsing = Parsing()
         self._store = store
+        self._parsing = Threads(1, "parse")
+        self._messages, self._bytes = Buckets(MESSAGES), Buckets(BYTES)
 
     async def connect(self, websocket: WebSocket) -> None:
         client = caller(websocket.scope)
@@ -138,6 +114,13 @@ class Live:
                 return
             await websocket.accept(subprotocol_of(websocket.scope))
             await Viewer(websocket, self).run(self._hello(websocket))
+
+    async def parsed(self, client: str, raw: str | bytes) -> Asked:
+        """The message, when its client may send it; TurnoutError where it is none."""
+        while wait := self._messages.take(client) or self._bytes.wait_seconds(client, len(raw)):
+            await asyncio.sleep(wait)
+        self._bytes.spend(client, len(raw))
+        return parsed(raw) if len(raw) <= SMALL_BYTES else await self._parsing.run(lambda: parsed(raw))
 
     def _hello(self, websocket: WebSocket) -> str:
         role, sql = identity_of(websocket.scope).role, True
@@ -199,18 +182,17 @@ class Viewer:
     async def _take(self, raw: str | bytes) -> None:
         identity: str | None = None
         try:
-            asked = await self._live.parsing.parsed(self._client, raw)
-            identity = asked.message.id
-            self._answer(asked)
+            request, subject = await self._live.parsed(self._client, raw)
+            identity = request.id
+            self._answer(request, subject)
         except TurnoutError as error:
             given = error.id if isinstance(error, BadMessageError) else identity
             self._outbox.put_first(message("error", given, problem_body(error)))
 
-    def _answer(self, asked: Asked) -> None:
-        identity = asked.message.id
-        if (earlier := self._subscriptions.pop(identity, None)) is not None:
+    def _answer(self, request: ClientMessage, subject: Subject | TurnoutError | None) -> None:
+        if (earlier := self._subscriptions.pop(request.id, None)) is not None:
             earlier.close()
-        if isinstance(asked.message, Unsubscribe):
+        if isinstance(request, Unsubscribe):
             return
         if len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
             raise TurnoutError(
@@ -219,14 +201,17 @@ class Viewer:
                 hint="unsubscribe from some, or open another connection",
             )
         with contextlib.ExitStack() as ending:
-            ending.enter_context(self._live.viewers.subscription(self._client, asked.message.type))
-            subscription = Subscription(self._outbox, identity)
-            ending.callback(self._follow(asked, subscription))
+            ending.enter_context(self._live.viewers.subscription(self._client, request.type))
+            subscription = Subscription(self._outbox, request.id)
+            ending.callback(self._follow(request, subject, subscription))
             ending.callback(self._outbox.remove, subscription)
-            self._subscriptions[identity] = ending.pop_all()
+            self._subscriptions[request.id] = ending.pop_all()
 
-    def _follow(self, asked: Asked, subscription: Subscription) -> Callable[[], None]:
-        request, subject = asked.message, asked.subject()
+    def _follow(
+        self, request: ClientMessage, subject: Subject | TurnoutError | None, subscription: Subscription
+    ) -> Callable[[], None]:
+        if isinstance(subject, TurnoutError):
+            raise subject
         if subject is None:
             return self._live.hub.follow_status(subscription)
         if request.type == "sql":
@@ -244,9 +229,9 @@ def parsed(raw: str | bytes) -> Asked:
     except ValidationError as error:
         raise BadMessageError(raw, first_fault(error, "message")) from error
     try:
-        return Asked(asked, _subject(asked))
+        return asked, _subject(asked)
     except TurnoutError as error:
-        return Asked(asked, error)
+        return asked, error
 
 
 def _subject(asked: ClientMessage) -> Subject | None:
