@@ -120,7 +120,7 @@ def test_histories_left_are_bounded_in_number_for_each_client_and_in_time() -> N
     left = histories.left()
     assert len(left) == MAX_LEFT
     assert left[-1].client == f"client {2 * MAX_LEFT - 1}"
-    large = look(1_000, "large", 200, b"[[%s]]" % (b"1" * (summary_history.MAX_LEFT_BYTES // 2 + 1)))
+    large = look(1_000, "large", 200, b"[[%s]]" % (b"1" * (summary_history.MAX_LEFT_BYTES + 1)))
     assert large not in [kept.summary for kept in histories.left()]
     histories.forget_some(100 + 2 * MAX_LEFT + 3_601)
     assert not histories.left()
