@@ -24,7 +24,7 @@ from turnout.serve.live.outbox import Subscription, problem_body
 from turnout.serve.live.summary_history import Histories
 from turnout.serve.reads import Reads, StoreRead
 from turnout.serve.responses import json_object
-from turnout.serve.rounds import Rounds, Threads
+from turnout.serve.rounds import Rounds, Threads, Turns
 from turnout.store.feed import Delta, Wanted
 from turnout.store.query.summary_read import Advanced, KeptGroups, SummaryQueries
 from turnout.store.query.window_rows import DeltaQueries, Order, Sifted
@@ -164,15 +164,6 @@ class SummaryMerger(_Merger[GroupChanges[Any], Any]):
         return made
 
 
-def _recomputation() -> Rounds[str, Callable[[], Awaitable[Any]], Any]:
-    """Turns at computing answers again, one at a time. Nobody computes for half as long as each took."""
-
-    async def compute(asked: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
-        return [await work() for work in asked]
-
-    return Rounds(compute, rest_seconds=lambda _, seconds: seconds * _IDLE_PART)
-
-
 class Readers:
     """Reads of the store, the bytes held for clients, and turns at merging changes and computing answers.
 
@@ -188,7 +179,10 @@ class Readers:
         self.large_windows: WindowMerger[Any] = WindowMerger(self.queries, large=True)
         self.summaries = SummaryMerger()
         self.histories = Histories()
-        self.quick, self.slow = _recomputation(), _recomputation()
+        # Turns at computing answers again, one at a time. Nobody computes for half as long as each took.
+        rest_seconds = lambda _, seconds: seconds * _IDLE_PART  # noqa: E731
+        self.quick: Turns[str, Any] = Turns(rest_seconds=rest_seconds)
+        self.slow: Turns[str, Any] = Turns(rest_seconds=rest_seconds)
         self._snapshot_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def snapshot_turn(self, client: str) -> asyncio.Lock:
