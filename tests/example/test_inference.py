@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from turnout.decode.columns import fit_of
 from turnout.decode.json_exact import reader
-from turnout.example.inference import InferredColumn, infer
+from turnout.example.topic_example import InferredColumn, infer
 
 READ = reader(())
 

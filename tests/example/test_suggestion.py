@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from sampled_topics import example
-from turnout.example.suggestion import MOST_READ_FROM_START, KnownSource, Suggestion, source_names, suggest
+from turnout.config import SourceSettings
+from turnout.example.suggestion import MOST_READ_FROM_START, Suggestion, source_names, suggest
 from turnout.example.topic_example import TopicExample
 from turnout.kafka.topics import TopicSample
+from turnout_client.column_types import ColumnType
 
 USERS = [{"userId": f"u{n % 30}", "name": f"n{n}", "email": f"e{n}@x", "age": n, "active": True} for n in range(40)]
 ACCOUNTS = [{"accountId": n, "userId": f"u{n}", "type": "gold", "balance": n / 2} for n in range(20)]
@@ -17,6 +19,11 @@ ACCOUNTS = [{"accountId": n, "userId": f"u{n}", "type": "gold", "balance": n / 2
 
 def keys(suggestion: Suggestion) -> dict[str, str]:
     return {source.name: source.key.column.name for source in suggestion.sources}
+
+
+def known_source(key: str, *columns: str) -> SourceSettings:
+    types = dict.fromkeys(columns, ColumnType.parse("string"))
+    return SourceSettings(topic="t", table="t_ui", key=key, columns=types)
 
 
 def test_topics_that_share_an_id_are_joined_by_it() -> None:
@@ -158,8 +165,8 @@ def test_sources_are_named_by_what_differs(topics: list[str], names: list[str]) 
 
 def test_topic_beside_sources_of_a_file_is_joined_with_those_of_its_key() -> None:
     known = {
-        "users": KnownSource("userId", "string", ("userId", "name")),
-        "machines": KnownSource("machineId", "string", ("machineId",)),
+        "users": known_source("userId", "userId", "name"),
+        "machines": known_source("machineId", "machineId"),
     }
     found = suggest([example("accounts", ACCOUNTS)], known, ["users_ui", "accounts_ui", "final_ui"])
     [source], [view] = found.sources, found.views

@@ -16,9 +16,9 @@ from turnout.config import Settings, parse
 from turnout.config.document import parse_yaml
 from turnout.config.tables import first_plan, layout_of
 from turnout.errors import TurnoutError
+from turnout.example.by_example import parts, quoted, whole_file
 from turnout.example.suggestion import suggest
 from turnout.example.topic_example import TopicExample, example_of
-from turnout.example.yaml_text import parts, quoted, whole_file
 from turnout.schemas.record_decoder import RecordDecoder, raw
 
 KAFKA = {"kafka": {"bootstrap_servers": "localhost:9092"}, "control": {"topic": "control"}}

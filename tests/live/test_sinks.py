@@ -31,7 +31,7 @@ from turnout.config import Delivery, KafkaSettings, RegistrySettings, SinkSettin
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.answers import SinkState, SinkStatus
 from turnout.preflight.findings import Finding, check_sink
-from turnout.serve.formats import json_rows
+from turnout.serve.responses import json_rows
 from turnout.sink.avro_values import schema_of
 from turnout.sink.sink import Sinks
 from turnout.sink.topic_channel import TopicWriter, sink_id

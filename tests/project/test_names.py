@@ -63,7 +63,6 @@ ELSEWHERE = {
     "serve/test_read_api.py": "serve/app serve/requests serve/responses",
     "serve/test_openapi.py": "plan/answers serve/routes serve/schemas",
     "serve/test_saved_api.py": "store/saved_views",
-    "serve/test_limits.py": "serve/live/parsing",
     "serve/test_live.py": "serve/live/changes serve/live/endpoint serve/live/hub serve/live/outbox serve/live/shared "
     "serve/live/windows store/feed plan/position",
     "serve/test_mcp_server.py": "serve/agent_tools client/cli/mcp",

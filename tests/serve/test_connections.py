@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
+from websockets.exceptions import InvalidStatus
 
 from access_site import (
     ACCESS,
@@ -87,6 +88,19 @@ def test_sockets_count_as_reads(tmp_path: Path) -> None:
         status, body = refusal(url)
         assert status == 429
         error_in(body, "too_many_requests")
+
+
+def test_client_that_opens_sockets_too_often_is_told_when_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_UPGRADES", Rate(0.01, 1))
+    with echoing(tmp_path, "") as url:
+        with opened(url) as first:
+            assert first.recv()
+        with pytest.raises(InvalidStatus) as caught, opened(url):
+            pass
+    assert caught.value.response.status_code == 429
+    assert 1 <= int(caught.value.response.headers["Retry-After"]) <= 100
 
 
 def test_ordinary_use_is_never_told_to_wait(tmp_path: Path) -> None:

@@ -38,14 +38,14 @@ from turnout.serve import connections
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
-from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, HeldBytes, Rate
-from turnout.serve.live import parsing
+from turnout.serve.live import endpoint
 from turnout.serve.live.changes import ChangeHistory, SharedChanges
 from turnout.serve.live.hub import MAX_COMMITS, Hub
 from turnout.serve.live.outbox import ROOM_SECONDS, Outbox, Subscription
 from turnout.serve.live.shared import Readers
 from turnout.serve.reads import Reads
+from turnout.serve.responses import to_json
 from turnout.store.feed import Commit
 from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Positions, Window
@@ -463,15 +463,15 @@ def test_slow_reader_gets_all_of_its_answer(filling: Filling, monkeypatch: pytes
 def test_bytes_count_in_the_rate_and_large_messages_are_not_read_on_the_event_loop(
     quiet: Filling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parsing, "BYTES", Rate(per_second=1_000_000, burst=50_000))
+    monkeypatch.setattr(endpoint, "BYTES", Rate(per_second=1_000_000, burst=50_000))
     threads: list[str] = []
-    parse = parsing.parsed
+    parse = endpoint.parsed
 
-    def noted(raw: str | bytes) -> parsing.Asked:
+    def noted(raw: str | bytes) -> endpoint.Asked:
         threads.append(threading.current_thread().name)
         return parse(raw)
 
-    monkeypatch.setattr(parsing, "parsed", noted)
+    monkeypatch.setattr(endpoint, "parsed", noted)
     spent: list[float] = []
     spend = Buckets.spend
 

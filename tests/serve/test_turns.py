@@ -7,8 +7,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from turnout.serve.live import turns
-from turnout.serve.live.turns import WindowChanges, WindowMerger
+from turnout.serve.live import shared
+from turnout.serve.live.shared import WindowChanges, WindowMerger
 from turnout.store.feed import Delta
 from turnout.store.query.window_rows import DeltaQueries, Order, Sifted
 
@@ -52,7 +52,7 @@ def test_windows_that_ask_together_are_one_question() -> None:
 
 
 def test_windows_are_merged_so_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MOST_WINDOWS", 2)
+    monkeypatch.setattr(shared, "MOST_WINDOWS", 2)
     asked = Asked()
     assert merge(asked, *map(due, range(5))) == [f"{number}: 1" for number in range(5)]
     assert asked.numbers == [2, 2, 1]

@@ -21,7 +21,7 @@ from store_histories import LATEST, account, histories, user
 from turnout.config import Settings
 from turnout.plan.joins import Join
 from turnout.plan.position import NOTHING
-from turnout.serve.formats import json_rows
+from turnout.serve.responses import json_rows
 from turnout.sink.records import Lag, kept_changes, lag, make_records, published_table
 from turnout.sink.topic_channel import FINGERPRINT, _record, _table
 from turnout.sink.topic_state import TopicIdentity, TopicState

@@ -14,7 +14,7 @@ import pytest
 
 from lengths import LONG
 from turnout.plan.times import FIRST_MICROSECOND, LAST_DAY, LAST_MICROSECOND
-from turnout.serve.formats import json_rows
+from turnout.serve.responses import json_rows
 from turnout.store.row_json import record_key_sql, record_value_sql
 from turnout_client.arrow_columns import arrow_type
 from turnout_client.column_types import ColumnType

@@ -20,7 +20,7 @@ from lengths import SUMMARY_EXAMPLES
 from turnout.config import Settings
 from turnout.errors import TurnoutError
 from turnout.plan.where import SortKey, parse_terms
-from turnout.serve.formats import result_json
+from turnout.serve.responses import result_json
 from turnout.store.database import Database
 from turnout.store.query import summary_read
 from turnout.store.query.summary import Group, Summary, Value, parse_by, parse_order, parse_values

@@ -26,7 +26,7 @@ from filled_store import Filling
 from lengths import LONG
 from turnout.config import Delivery, KafkaSettings, SinkSettings
 from turnout.plan.joins import Join
-from turnout.serve.formats import json_rows
+from turnout.serve.responses import json_rows
 from turnout.sink.sink import Sinks
 from turnout.sink.topic_channel import TopicWriter
 from turnout.sink.topic_state import TopicState

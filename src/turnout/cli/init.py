@@ -68,8 +68,8 @@ def init(
             raise _exists(file)
         from turnout.example.by_example import file_by_example
 
-        made = file_by_example(from_.split(","), config, file.parent, records, show=_progress)
-        text, written = made.text, written | {"sources": made.sources, "views": made.views, "notes": made.notes}
+        text, made = file_by_example(from_.split(","), config, file.parent, records, show=_progress)
+        written |= made
     _write(file, text, force=force)
     if json:
         output.print_json(written)

@@ -1,6 +1,6 @@
 """Sources and views for topics that were sampled, each with its evidence.
 
-Pure: it gets examples and the sources that are there already, and decides. `yaml_text.py` writes it down. Of the
+Pure: it gets examples and the sources that are there already, and decides. `by_example.py` writes it down. Of the
 columns that can be the key, one that other topics have too comes first, since views join sources by their keys; then
 the column that is Kafka's key; then names and values that look like those of a key.
 """
@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from turnout.example.inference import InferredColumn, counted, different
-from turnout.example.topic_example import TopicExample
+from turnout.config import SourceSettings
+from turnout.example.topic_example import InferredColumn, TopicExample, counted, different
 from turnout.plan.joins import Join, key_steps, view_columns
 
 FIRST_VIEW = "final_ui"
@@ -26,13 +26,8 @@ _NEARLY_ALL = 0.9
 _SHARED, _SHARED_NAME, _KAFKAS, _ID, _IN_ALL, _OF_TOPIC, _UNLIKELY = 6.0, 2.5, 4.0, 2.0, 1.0, 0.5, 6.0
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSource:
-    """A source of the file that is there: a topic that shares its key can be joined with it."""
-
-    key: str
-    kind: str
-    columns: tuple[str, ...]
+KnownSources = Mapping[str, SourceSettings]
+"""The sources of the file that is there: a topic that shares the key of one can be joined with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,7 @@ class Key:
     evidence: str
 
 
-def likely_key(example: TopicExample, others: Mapping[str, TopicExample], known: Mapping[str, KnownSource]) -> Key:
+def likely_key(example: TopicExample, others: Mapping[str, TopicExample], known: KnownSources) -> Key:
     """The column with the most evidence; `others` are the other topics by the names of their sources."""
     candidates = [column for column in example.columns if column.exact] or list(example.columns)
     ordered = sorted(candidates, key=lambda column: -_score(column, example, others, known))
@@ -60,7 +55,7 @@ def shared(column: InferredColumn, others: Mapping[str, TopicExample]) -> Iterat
 
 
 def _score(
-    column: InferredColumn, example: TopicExample, others: Mapping[str, TopicExample], known: Mapping[str, KnownSource]
+    column: InferredColumn, example: TopicExample, others: Mapping[str, TopicExample], known: KnownSources
 ) -> float:
     like_an_id = _is_id(column.name, example.topic)
     points = _ID * like_an_id + _uniqueness(column)
@@ -95,7 +90,7 @@ def _evidence(
     rest: Sequence[InferredColumn],
     example: TopicExample,
     others: Mapping[str, TopicExample],
-    known: Mapping[str, KnownSource],
+    known: KnownSources,
 ) -> Iterator[str]:
     whole = column.present == column.records
     yield "in all records" if whole else f"in {column.present:,} of {column.records:,} records"
@@ -162,7 +157,7 @@ class Suggestion:
 
 def suggest(
     examples: Sequence[TopicExample],
-    known: Mapping[str, KnownSource] = MappingProxyType({}),
+    known: KnownSources = MappingProxyType({}),
     tables: Collection[str] = (),
 ) -> Suggestion:
     """Sources for the topics, and views over those that share a key; `known` and `tables` are there already."""
@@ -203,11 +198,11 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _kind_of_key(name: str, keys: Mapping[str, Key], known: Mapping[str, KnownSource]) -> str:
+def _kind_of_key(name: str, keys: Mapping[str, Key], known: KnownSources) -> str:
     """The type of a source's key: one that all sources with this key can have, so that views can join them."""
     own = keys[name].column
     same = [key.column for other, key in keys.items() if key.column.name == own.name and other != name]
-    fixed = {one.kind for one in known.values() if one.key == own.name}
+    fixed = {one.columns[one.key].name for one in known.values() if one.key == own.name}
     if not fixed and any(column.exceptions for column in (own, *same)):
         return "string"  # a key that does not fit its type is null, and a null key matches nothing
     kinds = {own.kind, *(column.kind for column in same), *fixed}
@@ -240,17 +235,17 @@ def _rows(example: TopicExample, key: str) -> tuple[str, str]:
     return "all", f"every record is a row{gone}; latest: the newest of each {key}"
 
 
-def _views(sources: Sequence[Source], known: Mapping[str, KnownSource], taken: set[str]) -> Iterator[View]:
+def _views(sources: Sequence[Source], known: KnownSources, taken: set[str]) -> Iterator[View]:
     groups: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
         groups.setdefault((source.key.column.name, source.key_kind), []).append(source)
-    joinable = {
-        (key, kind): [name for name, one in known.items() if (one.key, one.kind) == (key, kind)] for key, kind in groups
-    }
+    joinable: dict[tuple[str, str], list[str]] = {place: [] for place in groups}
+    for name, one in known.items():
+        joinable.get((one.key, one.columns[one.key].name), []).append(name)
     found = [(place, group) for place, group in groups.items() if len(group) + len(joinable[place]) > 1]
     for place, (left, *rights) in found:
         columns = {right.name: tuple(column.name for column in right.columns) for right in rights}
-        columns |= {name: known[name].columns for name in joinable[place]}
+        columns |= {name: tuple(known[name].columns) for name in joinable[place]}
         on = place[0]
         while columns and _clash(left, columns, on):
             columns.popitem()

@@ -31,7 +31,6 @@ from turnout.errors import TurnoutError, needs_extra
 from turnout.serve.access import PUBLIC, Access, Gate
 from turnout.serve.connections import Connection, OpenConnections, Socket
 from turnout.serve.control_api import ControlApi
-from turnout.serve.formats import to_json
 from turnout.serve.kafka_api import KafkaApi
 from turnout.serve.limits import HeldBytes, Viewers
 from turnout.serve.live.changes import CHANGES_PART
@@ -49,9 +48,9 @@ from turnout.serve.responses import (
     on_any_error,
     on_http_error,
     on_turnout_error,
+    to_json,
 )
 from turnout.serve.routes import Call, CallRoute, document, routes_of
-from turnout.serve.saved_api import SavedApi
 from turnout_client.messages import MAX_MESSAGE_BYTES
 
 __all__ = ["Server", "Services", "create_app"]
@@ -103,7 +102,6 @@ def create_app(
     calls = [
         *routes_of(Api(services, viewers, reads, answers, access.check_sql)),
         *routes_of(KafkaApi(services, answers)),
-        *routes_of(SavedApi(services.database, answers)),
         *routes_of(ControlApi(services, answers, configuration, access.check_apply)),
         *routes_of(login),
         CallRoute(_page(static / "index.html", services, access)),

@@ -30,9 +30,8 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from turnout.errors import TurnoutError
-from turnout.serve.formats import to_json
 from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name, one_less
-from turnout.serve.responses import SECURITY_HEADERS
+from turnout.serve.responses import SECURITY_HEADERS, error_response
 from turnout_client.messages import CloseCode
 
 log = logging.getLogger(__name__)
@@ -424,12 +423,8 @@ def _too_many_connections(open_connections: OpenConnections) -> TurnoutError:
 
 def _as_bytes(error: TurnoutError) -> bytes:
     """A whole HTTP answer, for connections that never reach the application."""
-    body = to_json(error.as_json())
-    headers = SECURITY_HEADERS | {
-        "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
-        "Cache-Control": "no-store",
-        "Connection": "close",
-    }
+    response = error_response(error)
+    headers = {**SECURITY_HEADERS, **response.headers, "connection": "close"}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n{lines}\r\n".encode() + body
+    head = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n{lines}\r\n"
+    return head.encode() + bytes(response.body)

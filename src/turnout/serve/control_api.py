@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import anyio
@@ -209,14 +209,7 @@ def _error_of(answer: Reply) -> TurnoutError:
 
 
 def _applied(answer: Reply, request_id: str | None) -> Response:
-    shown: dict[str, Any] = {
-        "outcome": answer.outcome.value,
-        "generation": answer.generation,
-        "detail": answer.detail,
-        "requestId": request_id,
-        "changes": [],
-    }
-    shown |= dict(answer.report or {})
+    shown = {**replace(answer, report=None).as_json(request_id), "changes": [], **(answer.report or {})}
     if answer.outcome not in (Outcome.REJECTED, Outcome.FAILED):
         return json_response(shown)
     error = _error_of(answer)

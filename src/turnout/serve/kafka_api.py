@@ -4,7 +4,7 @@ Kafka and targets may be slow to fail: only threads of their own wait for that, 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,12 +17,11 @@ from turnout.errors import TurnoutError
 from turnout.plan.answers import Answer
 from turnout.plan.plan import parse_topic
 from turnout.serve.access import check_operator, identity_of
-from turnout.serve.formats import to_json
 from turnout.serve.limits import caller
 from turnout.serve.read_api import Services
 from turnout.serve.requests import OF_EXAMPLES, OF_WHY, records_of, why_of
-from turnout.serve.responses import Answers, encoded_json, json_response
-from turnout.serve.rounds import Rounds, Threads
+from turnout.serve.responses import Answers, encoded_json, json_response, to_json
+from turnout.serve.rounds import Threads, Turns
 from turnout.serve.routes import READING, Call
 from turnout.store.query.row_records import Explanation
 from turnout_client.control_fields import topic_field
@@ -101,23 +100,20 @@ class AlertTested(Answer):
     outcome: Literal["delivered"]
 
 
-class KafkaTurns(Rounds[str, Callable[[], bytes], bytes]):
+class KafkaTurns(Turns[str, bytes]):
     """Questions to Kafka: each client has one thread at most."""
 
     def __init__(self) -> None:
-        super().__init__(
-            self._ask, may_begin=lambda client: self.running.total() < _ASKING and not self.running[client]
-        )
+        super().__init__(may_begin=lambda client: self.running.total() < _ASKING and not self.running[client])
         self._threads = Threads(_ASKING, "why")
 
-    async def _ask(self, questions: Sequence[Callable[[], bytes]]) -> list[bytes]:
-        [question] = questions
+    async def on_thread(self, question: Callable[[], bytes]) -> bytes:
         asked = asyncio.ensure_future(self._threads.run(question))
         try:
             await asyncio.wait([asked])
         except asyncio.CancelledError:  # the client has gone; its thread has not
             await asyncio.wait([asked])
-        return [asked.result()]
+        return asked.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +141,8 @@ class KafkaApi:
         raw_values = identity_of(request.scope).role is Role.OPERATOR
         with anyio.move_on_after(_ASKING_SECONDS):
             work = lambda: to_json(explainer.answer(found, raw_values=raw_values))  # noqa: E731
-            return encoded_json(await self._turns.ask(caller(request.scope), work))
+            turns = self._turns
+            return encoded_json(await turns.ask(caller(request.scope), lambda: turns.on_thread(work)))
         found.notes.append(f"Kafka did not give the records within {_ASKING_SECONDS:g} s")
         return json_response(explainer.as_json(found, {}))
 

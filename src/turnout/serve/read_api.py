@@ -1,7 +1,8 @@
-"""The HTTP calls that read: tables, rows, summaries, differences, SELECTs, status, history, liveness, readiness.
+"""The HTTP calls that ask the store: tables, rows, summaries, differences, SELECTs, status, history, saved views.
 
-Threads do all work on the store (`reads.py`), which ends when the client goes; the event loop only routes. What a
-SELECT may name is `store/query/sql.py`, who may send one is `access.py`.
+And those of liveness and readiness. Threads do all work on the store (`reads.py`), which ends when the client goes; the
+event loop only routes. What a SELECT may name is `store/query/sql.py`, who may send one is `access.py`. Saved views are
+read by everybody who may look, kept and removed by operators.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import anyio.to_thread
 import pyarrow as pa
+from anyio import CapacityLimiter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -18,10 +21,10 @@ from turnout.config import Settings
 from turnout.config.server import ServerSettings
 from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.control import ApplyRequest
+from turnout.plan.filter_values import show
 from turnout.plan.where import MAX_SMALL_FILTER, weight
-from turnout.serve import formats, metrics, schemas
+from turnout.serve import metrics, responses, schemas
 from turnout.serve.access import IDENTITY
-from turnout.serve.formats import AnswerFormat, Export, TableFile, result_json, table_file
 from turnout.serve.limits import Hold, Viewers
 from turnout.serve.reads import Reads, StoreRead
 from turnout.serve.requests import (
@@ -35,7 +38,16 @@ from turnout.serve.requests import (
     summary_of,
     window_of,
 )
-from turnout.serve.responses import Answers, json_response
+from turnout.serve.responses import (
+    AnswerFormat,
+    Answers,
+    Export,
+    HeldResponse,
+    encoded_json,
+    json_response,
+    result_json,
+    table_file,
+)
 from turnout.serve.rounds import Threads
 from turnout.serve.routes import FILE, READING, Call
 from turnout.store.database import Database, Readable
@@ -52,6 +64,7 @@ from turnout.store.query.windows import (
     read_window,
     store_faults,
 )
+from turnout.store.saved_views import list_saved, read_view, remove_view, save_view
 from turnout.swap.control_queue import QueuedMessage
 from turnout.swap.explainer import Explainer
 from turnout.swap.health import Readiness, Subject
@@ -66,8 +79,13 @@ STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
 
 MAX_BODY_BYTES = 512 * 1024
+_OF_A_TABLE = (*READING, *FILE, "bad_where", "bad_sort", "unknown_table", "not_found")
 _EXAMPLE = '{"sql": "select accountType, count(*) from final_ui group by all"}'
 _SMALLER = "write a shorter SELECT"
+MAX_VIEW_BYTES = 16 * 1024
+MAX_NAME = 64
+_SAVED_EXAMPLE = '{"table": "final_ui", "where": "age>=30", "sort": "-balance"}'
+_SAVE_LESS = "save fewer terms, or a simpler chart"
 
 
 class MessageQueue(Protocol):
@@ -136,6 +154,7 @@ class Api:
     _answers: Answers
     _check_sql: Callable[[Scope], None]
     """Refuses who may not send SQL."""
+    _writers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
     # Probes never wait for reads.
     _probes: Threads = field(default_factory=lambda: Threads(_PROBES, "probe"))
 
@@ -148,7 +167,7 @@ class Api:
     @Call(
         "/api/tables/{name}/rows",
         schemas.RowsAnswer,
-        errors=(*READING, *FILE, "bad_where", "bad_sort", "bad_columns", "unknown_table", "not_found"),
+        errors=(*_OF_A_TABLE, "bad_columns"),
         parameters=OF_WINDOWS,
         file_headers=("generation", "version", "total"),
     )
@@ -200,10 +219,7 @@ class Api:
     @Call(
         "/api/tables/{name}/summary",
         schemas.Groups,
-        errors=(
-            *(*READING, *FILE, "bad_where", "bad_sort", "bad_by", "bad_values", "too_many_groups"),
-            *("unknown_table", "not_found"),
-        ),
+        errors=(*_OF_A_TABLE, "bad_by", "bad_values", "too_many_groups"),
         parameters=OF_SUMMARIES,
         file_headers=("generation", "version", "total"),
     )
@@ -219,10 +235,7 @@ class Api:
     @Call(
         "/api/tables/{name}/difference",
         TableDifference,
-        errors=(
-            *(*READING, *FILE, "bad_where", "bad_sort", "no_candidate", "unknown_generation"),
-            *("unknown_table", "not_found"),
-        ),
+        errors=(*_OF_A_TABLE, "no_candidate", "unknown_generation"),
         parameters=OF_DIFFERENCES,
         file_headers=("from-generation", "from-version", "to-generation", "to-version", "total"),
     )
@@ -234,7 +247,7 @@ class Api:
 
         def read(store: StoreRead) -> bytes:
             found = read_difference(store, asked)
-            return formats.difference_json(found.table, found.positions, found.lags, formats.difference_body(found))
+            return responses.difference_json(found.table, found.positions, found.lags, responses.difference_body(found))
 
         return await self._answers.json(request, read, large=True)
 
@@ -261,6 +274,49 @@ class Api:
         export = Export(asked.format, asked.guard and asked.format is AnswerFormat.CSV)
         return await self._answers.file(request, lambda store, hold: _sql_file(store, read(store), export, hold))
 
+    @Call("/api/saved", schemas.SavedViews, errors=READING)
+    async def list_saved(self, request: Request) -> Response:
+        """The views that operators have saved."""
+        found = await self._answers.read(request, list_saved)
+        body = responses.json_object({}, saved=b"[%s]" % b",".join(_named(name, view) for name, view in found.items()))
+        return encoded_json(body)
+
+    @Call("/api/saved/{name}", schemas.SavedView, errors=(*READING, "not_found", "unknown_saved"))
+    async def read_saved(self, request: Request) -> Response:
+        """One of the views that operators have saved."""
+        name = _name(request)
+        view = await self._answers.read(request, lambda store: read_view(store, name))
+        return encoded_json(_named(name, view))
+
+    @Call(
+        "/api/saved/{name}",
+        schemas.SavedView,
+        errors=("store_unavailable", "not_found", "bad_body", "too_many_saved"),
+        body=schemas.SavedBody,
+        method="PUT",
+    )
+    async def save(self, request: Request) -> Response:
+        """Save a view under a name, in place of one that has it; answers it as it is listed."""
+        name = _name(request)
+        body = await read_body(request, MAX_VIEW_BYTES, _SAVE_LESS)
+        # Written by the type itself: a value to compare with may be a number of any size.
+        given = checked_body(body, schemas.SavedBody, _SAVED_EXAMPLE)
+        view = given.model_dump_json(exclude=None if given.sql else {"sql"})
+        await anyio.to_thread.run_sync(save_view, self._services.database, name, view, limiter=self._writers)
+        return encoded_json(_named(name, view))
+
+    @Call(
+        "/api/saved/{name}",
+        schemas.Removed,
+        errors=("store_unavailable", "not_found", "unknown_saved"),
+        method="DELETE",
+    )
+    async def unsave(self, request: Request) -> Response:
+        """Remove a view."""
+        name = _name(request)
+        await anyio.to_thread.run_sync(remove_view, self._services.database, name, limiter=self._writers)
+        return json_response({"name": name})
+
     async def _json(self, request: Request, window: Window) -> Response:
         large = weight(window.where) > MAX_SMALL_FILTER
 
@@ -272,16 +328,16 @@ class Api:
 
 
 def _sql_json(result: SqlResult) -> bytes:
-    fields = {**formats.sql_fields(result), "tables": result.tables}
-    return formats.json_object(fields, rows=formats.to_form("JSON", result.rows, formats.json_rows))
+    fields = {**responses.sql_fields(result), "tables": result.tables}
+    return responses.json_object(fields, rows=responses.to_form("JSON", result.rows, responses.json_rows))
 
 
-def _window_file(store: StoreRead, window: Window, export: Export, hold: Hold) -> TableFile:
+def _window_file(store: StoreRead, window: Window, export: Export, hold: Hold) -> HeldResponse:
     with open_window(store, window) as found:
         return table_file(store, found.rows, window.table, _numbers(found), export, hold)
 
 
-def _summary_file(store: StoreRead, summary: Summary, export: Export, hold: Hold) -> TableFile:
+def _summary_file(store: StoreRead, summary: Summary, export: Export, hold: Hold) -> HeldResponse:
     found = read_summary(store, summary)
     return table_file(store, found.groups.to_reader(), f"{summary.table}-summary", _numbers(found), export, hold)
 
@@ -290,7 +346,7 @@ def _numbers(found: WindowResult | SummaryResult) -> dict[str, int]:
     return {"Generation": found.position.generation, "Version": found.position.version, "Total": found.total}
 
 
-def _difference_file(store: StoreRead, asked: DifferenceQuestion, export: Export, hold: Hold) -> TableFile:
+def _difference_file(store: StoreRead, asked: DifferenceQuestion, export: Export, hold: Hold) -> HeldResponse:
     with open_difference(store, asked) as found:
         sides = (("From", found.before), ("To", found.after))
         numbers = {f"{side}-{name.title()}": number for side, at in sides for name, number in at.as_json().items()}
@@ -299,10 +355,26 @@ def _difference_file(store: StoreRead, asked: DifferenceQuestion, export: Export
         return table_file(store, rows, name, {**numbers, "Total": found.total}, export, hold)
 
 
-def _sql_file(store: StoreRead, found: SqlResult, export: Export, hold: Hold) -> TableFile:
+def _sql_file(store: StoreRead, found: SqlResult, export: Export, hold: Hold) -> HeldResponse:
     numbers = {"Generation": found.generation, "Total": found.rows.num_rows, "Complete": int(found.complete)}
-    return formats.to_form(
+    return responses.to_form(
         export.format.value,
         found.rows,
         lambda rows: table_file(store, rows.to_reader(), "sql", numbers, export, hold),
+    )
+
+
+def _named(name: str, view: str) -> bytes:
+    """The JSON of a view with its name in it."""
+    return responses.json_object({"name": name})[:-1] + b"," + view.encode()[1:]
+
+
+def _name(request: Request) -> str:
+    name: str = request.path_params["name"]
+    if name.strip() == name and name.isprintable() and 0 < len(name) <= MAX_NAME:
+        return name
+    raise TurnoutError(
+        "bad_parameter",
+        f"name: {show(name)} cannot be the name of a view",
+        f"at most {MAX_NAME} characters that show, without a blank at the ends",
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.plan.offsets import Offsets
 from turnout.serve.limits import Buckets, Rate
-from turnout.serve.rounds import Rounds, Threads
+from turnout.serve.rounds import Threads, Turns
 from turnout.store.database import Database, Interruptible
 from turnout.store.outgoing import SinkPositions
 from turnout.store.query.kept_orders import KeptOrders
@@ -109,18 +109,6 @@ class StoreRead:
             raise self._ended from error  # in place of the error of an interrupted statement
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """One read that was asked for; `over` is the error that ends it after `seconds`."""
-
-    work: Callable[[StoreRead], Any]
-    kind: _Kind
-    seconds: float
-    over: TurnoutError
-    begin: Callable[[], None]
-    """Called when it has a place."""
-
-
 class Reads:
     """Gives places to reads, on one event loop. A place is free again when its thread has ended, not before."""
 
@@ -133,9 +121,7 @@ class Reads:
         self._most = {_Kind.LARGE: large, _Kind.SLICED: max(1, large // _SLICED_PART)}
         self._large_threads = Threads(sum(self._most.values()), "large-read", yielding=True)
         self._unspent = Buckets(_SPENDING)
-        self._rounds: Rounds[_Line, _Read, Any] = Rounds(
-            self._run, may_begin=self._may_begin, rest_seconds=self._rest_seconds
-        )
+        self._rounds: Turns[_Line, Any] = Turns(may_begin=self._may_begin, rest_seconds=self._rest_seconds)
 
     @property
     def running(self) -> int:
@@ -171,25 +157,27 @@ class Reads:
         self, line: _Line, work: Callable[[StoreRead], T], seconds: float, over: TurnoutError, longest: float | None
     ) -> T:
         """Do `work` when the line has a place; `longest` is how long it may wait for one."""
+
+        async def in_place() -> T:
+            waiting.reschedule(None)
+            return await self._run(work, line[1], seconds, over)
+
         try:
             async with asyncio.timeout(longest) as waiting:
-                read = _Read(work, line[1], seconds, over, lambda: waiting.reschedule(None))
-                made: T = await self._rounds.ask(line, read)
+                made: T = await self._rounds.ask(line, in_place)
                 return made
         except TimeoutError:
             if not waiting.expired():
                 raise
             raise self._no_place(line[0], longest or 0) from None
 
-    async def _run(self, reads: Sequence[_Read]) -> list[Any]:
-        """Do a read on its thread, to its end, also where its caller has gone."""
-        [read] = reads
-        read.begin()
+    async def _run(self, work: Callable[[StoreRead], T], kind: _Kind, seconds: float, over: TurnoutError) -> T:
+        """Do a read on its thread, to its end, also where its caller has gone; `over` ends it after `seconds`."""
         loop = asyncio.get_running_loop()
         reading = StoreRead(self._database, self.limits.max_answer_megabytes * 1_000_000)
-        threads = self._threads if read.kind is _Kind.SMALL else self._large_threads
-        done = loop.run_in_executor(threads, reading.run, read.work)
-        timer = loop.call_later(read.seconds, self._end, loop, reading, done, read.over)
+        threads = self._threads if kind is _Kind.SMALL else self._large_threads
+        done = loop.run_in_executor(threads, reading.run, work)
+        timer = loop.call_later(seconds, self._end, loop, reading, done, over)
         try:
             await asyncio.wait([done])
         except asyncio.CancelledError:
@@ -197,7 +185,7 @@ class Reads:
             await asyncio.wait([done])
         finally:
             timer.cancel()
-        return [done.exception() or done.result()]
+        return done.result()
 
     def _end(
         self, loop: asyncio.AbstractEventLoop, reading: StoreRead, done: asyncio.Future[T], reason: TurnoutError

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.plan.where import parse_columns, parse_sort, parse_terms
-from turnout.serve.formats import AnswerFormat, Export
+from turnout.serve.responses import AnswerFormat, Export
 from turnout.store.query import summary
 from turnout.store.query.difference import CHANGES, DifferenceQuestion
 from turnout.store.query.row_records import WhyQuestion

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -159,3 +159,18 @@ class Rounds(Generic[K, T, A]):
             line.remove(question)
             if not line:
                 del self._lines[question.client]
+
+
+class Turns(Rounds[K, Callable[[], Awaitable[A]], A]):
+    """Rounds of one question each, which is what has to be done for its answer."""
+
+    def __init__(
+        self,
+        *,
+        may_begin: Callable[[K], bool] | None = None,
+        rest_seconds: Callable[[K, float], float] = lambda _, seconds: 0.0,
+    ) -> None:
+        super().__init__(self._do, may_begin=may_begin, rest_seconds=rest_seconds)
+
+    async def _do(self, asked: Sequence[Callable[[], Awaitable[A]]]) -> list[A]:
+        return [await work() for work in asked]

@@ -23,8 +23,8 @@ from turnout import __version__
 from turnout.errors import ERRORS
 from turnout.plan.control import Action
 from turnout.plan.control_parsing import body_of, message_schemas
-from turnout.serve.formats import MEDIA_TYPES, AnswerFormat
 from turnout.serve.requests import Parameter, check_parameters
+from turnout.serve.responses import MEDIA_TYPES, AnswerFormat
 from turnout.serve.schemas import Error
 from turnout_client.control_fields import topic_field
 

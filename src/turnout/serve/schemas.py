@@ -13,7 +13,7 @@ from turnout.config.changes import SettingChange
 from turnout.plan.answers import AlertStatus, Answer, SinkStatus
 from turnout.plan.control import Outcome
 from turnout.plan.joins import Join
-from turnout.serve.formats import AnswerFormat
+from turnout.serve.responses import AnswerFormat
 from turnout.store.config_history import ConfigEntry
 from turnout.store.query.sql import DEFAULT_ROWS, MAX_CHARACTERS, MAX_ROWS
 from turnout.swap.build_progress import BuildStep

@@ -19,10 +19,10 @@ import pyarrow as pa
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
 from turnout.plan.tables import SHOWN_OF_STORE
-from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.outbox import ROOM_SECONDS, Part, Subscription, current_body, problem_body
 from turnout.serve.live.shared import Deltas, Readers, Shared, clients_of, retried
 from turnout.serve.reads import Reads, StoreRead
+from turnout.serve.responses import json_object, rows_json, to_json
 from turnout.store.database import give_back
 from turnout.store.feed import Delta, Wanted
 from turnout.store.identity import ROW

@@ -13,14 +13,35 @@ from typing import Generic, TypeVar
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
-from turnout.serve.formats import difference_body, difference_json, json_object, rows_json, sql_fields, to_form, to_json
 from turnout.serve.live.outbox import Subscription
-from turnout.serve.live.parsing import AskedSql
 from turnout.serve.live.shared import Deltas, Readers, SentState, SharedComputed, table_gone
 from turnout.serve.reads import StoreRead
+from turnout.serve.responses import (
+    difference_body,
+    difference_json,
+    json_object,
+    rows_json,
+    sql_fields,
+    to_form,
+    to_json,
+)
 from turnout.store.query.difference import DifferenceQuestion, read_difference
 from turnout.store.query.sql import SqlResult, read_sql
 from turnout.store.query.windows import GONE, Positions, open_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class AskedSql:
+    """A SELECT. One that is answered once is nobody else's: `number` tells it from all others."""
+
+    text: str
+    limit: int
+    number: int | None
+
+    @property
+    def live(self) -> bool:
+        return self.number is None
+
 
 Q = TypeVar("Q", AskedSql, DifferenceQuestion)
 

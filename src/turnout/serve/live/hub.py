@@ -17,9 +17,9 @@ import duckdb
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
-from turnout.serve.formats import to_json
 from turnout.serve.live.outbox import Subscription
 from turnout.serve.live.shared import Readers, Shared
+from turnout.serve.responses import to_json
 from turnout.serve.rounds import Threads
 from turnout.store.database import Database
 from turnout.store.feed import Commit, Delta

@@ -16,8 +16,8 @@ from starlette.websockets import WebSocketDisconnect
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
-from turnout.serve.formats import to_json
 from turnout.serve.limits import HeldBytes
+from turnout.serve.responses import to_json
 
 MAX_WAITING_CHANGES = 500
 MAX_WAITING_BYTES = 8 * 1024 * 1024

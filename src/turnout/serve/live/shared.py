@@ -1,7 +1,9 @@
 """What subscriptions share: each window, each table's changes and each answer is kept once, however many subscribe.
 
-`Shared` is the base of its kinds, which are in `windows.py`, `changes.py`, `summaries.py` and `computed.py`; `Readers`
-is what they read and compute with. `hub.py` notifies each of them of how far its table is.
+`Shared` is the base of its kinds, which are in `windows.py`, `changes.py`, `summaries.py` and `computed.py`. `hub.py`
+notifies each of them of how far its table is. `Readers` is what they read and compute with, in turns of clients
+(`serve/rounds.py`): many windows are merged at a time, on one thread, because what a change means to all of them is one
+query; what a batch means to fifty summaries is a query or two.
 """
 
 from __future__ import annotations
@@ -9,21 +11,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
-from turnout.serve.formats import json_object
 from turnout.serve.limits import HeldBytes
 from turnout.serve.live.outbox import Subscription, problem_body
 from turnout.serve.live.summary_history import Histories
-from turnout.serve.live.turns import Recomputation, SummaryMerger, WindowMerger
 from turnout.serve.reads import Reads, StoreRead
+from turnout.serve.responses import json_object
+from turnout.serve.rounds import Rounds, Threads, Turns
 from turnout.store.feed import Delta, Wanted
-from turnout.store.query.window_rows import DeltaQueries
+from turnout.store.query.summary_read import Advanced, KeptGroups, SummaryQueries
+from turnout.store.query.window_rows import DeltaQueries, Order, Sifted
 from turnout.store.query.windows import Positions, split_name
 
 log = logging.getLogger(__name__)
@@ -43,8 +47,121 @@ RESTS = 4
 # A computation that takes longer waits with its like, so that the quick ones go on.
 _SLOW_SECONDS = 0.25
 _STORE_AWAY_SECONDS = 1.0
+# In one round.
+MOST_WINDOWS, MOST_LARGE_WINDOWS, MOST_SUMMARIES = 64, 4, 100
+# How long nobody computes after each turn, as a part of what it took.
+_IDLE_PART = 0.5
 
 T = TypeVar("T")
+C = TypeVar("C")
+
+
+class _Merger(Generic[C, T]):
+    """Merges changes, many at a time, on a thread of its own. Used on the event loop."""
+
+    def __init__(
+        self, name: str, most: int, rest_seconds: Callable[[str, float], float], *, yielding: bool = False
+    ) -> None:
+        self._thread = Threads(1, name, yielding=yielding)
+        self._rounds: Rounds[str, Callable[[], C | None], T | None] = Rounds(
+            self._merge, most=most, rest_seconds=rest_seconds
+        )
+
+    async def merge(self, due: Callable[[], C | None], clients: Collection[str] = ()) -> T | None:
+        """What is made of changes; None where the table has to be read.
+
+        `due` is asked in its turn, so who has waited takes all that came meanwhile at once.
+        """
+        return await self._rounds.ask(min(clients, key=self._rounds.waiting, default=""), due)
+
+    async def _merge(self, asked: Sequence[Callable[[], C | None]]) -> list[T | Exception | None]:
+        due = [changes() for changes in asked]
+        known = [changes for changes in due if changes is not None]
+        made = iter(await self._thread.run(partial(self._merged, known)))
+        return [None if changes is None else next(made) for changes in due]
+
+    def _merged(self, known: Sequence[C]) -> list[T | Exception | None]:
+        """On the thread: the answer of each, None for one whose table has to be read."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class WindowChanges(Generic[T]):
+    """Deltas of one window, and the callback that applies them."""
+
+    order: Order
+    deltas: Sequence[Delta]
+    take: Callable[[Sequence[Sifted]], T | None]
+
+
+class WindowMerger(_Merger[WindowChanges[T], T]):
+    """Merges changes into windows.
+
+    Windows with large filters have another merger, which rests as long as it works: what they cost, only they wait for.
+    """
+
+    def __init__(self, queries: DeltaQueries, *, large: bool = False) -> None:
+        most = MOST_LARGE_WINDOWS if large else MOST_WINDOWS
+        super().__init__("merge", most, lambda _, seconds: seconds if large else 0.0, yielding=large)
+        self._queries = queries
+
+    def _merged(self, known: Sequence[WindowChanges[T]]) -> list[T | Exception | None]:
+        """On the thread. An error of one window reaches that one only."""
+        orders: dict[int, tuple[Delta, list[Order]]] = {}
+        for window in known:
+            for delta in window.deltas:
+                orders.setdefault(id(delta), (delta, []))[1].append(window.order)
+        try:
+            sifted = {number: self._queries.sift(delta, wanted) for number, (delta, wanted) in orders.items()}
+        except Exception:
+            log.exception("changes cannot be merged into %d windows; they are read again", len(known))
+            return [None] * len(known)
+        return [_attempt(window.take, [sifted[id(delta)] for delta in window.deltas]) for window in known]
+
+
+def _attempt(take: Callable[[Sequence[Sifted]], T | None], sifted: Sequence[Sifted]) -> T | Exception | None:
+    try:
+        return take(sifted)
+    except Exception as error:
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChanges(Generic[T]):
+    """Groups of a summary, what changed since they were so, and the callback that encodes what comes of it."""
+
+    kept: KeptGroups
+    deltas: Sequence[Delta]
+    encode: Callable[[Advanced], T]
+
+
+class SummaryMerger(_Merger[GroupChanges[Any], Any]):
+    """Merges changes into kept summaries, all that wait at once.
+
+    After each round nobody works for as long as it took of a core, so together they never take more than half of one.
+    On full cores a round lasts longer than that; who waited for the cores need not rest for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("summaries", MOST_SUMMARIES, lambda *_: self._core_seconds)
+        self.queries = SummaryQueries()
+        self._core_seconds = 0.0
+
+    def _merged(self, known: Sequence[GroupChanges[Any]]) -> list[Any]:
+        began = time.thread_time()
+        made: list[Any] = [None] * len(known)
+        changes: dict[tuple[int, ...], list[int]] = {}
+        for number, summary in enumerate(known):
+            changes.setdefault(tuple(map(id, summary.deltas)), []).append(number)
+        for same in changes.values():
+            try:
+                advanced = self.queries.advance([known[number].kept for number in same], known[same[0]].deltas)
+                for number, groups in zip(same, advanced, strict=True):
+                    made[number] = known[number].encode(groups) if groups else None
+            except Exception:
+                log.exception("changes cannot be merged into %d summaries; their tables are read again", len(same))
+        self._core_seconds = time.thread_time() - began
+        return made
 
 
 class Readers:
@@ -62,7 +179,10 @@ class Readers:
         self.large_windows: WindowMerger[Any] = WindowMerger(self.queries, large=True)
         self.summaries = SummaryMerger()
         self.histories = Histories()
-        self.quick, self.slow = Recomputation(), Recomputation()
+        # Turns at computing answers again, one at a time. Nobody computes for half as long as each took.
+        rest_seconds = lambda _, seconds: seconds * _IDLE_PART  # noqa: E731
+        self.quick: Turns[str, Any] = Turns(rest_seconds=rest_seconds)
+        self.slow: Turns[str, Any] = Turns(rest_seconds=rest_seconds)
         self._snapshot_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def snapshot_turn(self, client: str) -> asyncio.Lock:

@@ -21,17 +21,16 @@ import pyarrow as pa
 
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
-from turnout.serve.formats import json_object, rows_json
 from turnout.serve.live.outbox import Part, Subscription
-from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SentState, SharedComputed, clients_of
+from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, GroupChanges, Readers, SentState, SharedComputed, clients_of
 from turnout.serve.live.summary_history import MAX_POINT_GROUPS, Histories, KeptHistory, now_ms
-from turnout.serve.live.turns import GroupChanges
 from turnout.serve.reads import Reads, StoreRead
+from turnout.serve.responses import json_object, rows_json
 from turnout.store.feed import Wanted
 from turnout.store.query import summary_read
 from turnout.store.query.summary import Summary
 from turnout.store.query.summary_read import KeptGroups, SummaryResult, read_groups, read_summary
-from turnout.store.query.windows import Positions, count_rows, read_positions, split_name
+from turnout.store.query.windows import Positions, list_tables, read_positions, split_name
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +149,6 @@ class HistorySamples:
     def __init__(self, reads: Reads, histories: Histories) -> None:
         self._reads = reads
         self._histories = histories
-        self._counts: dict[str, Position] = {}
         self._seen: Positions | None = None
 
     @contextlib.asynccontextmanager
@@ -176,12 +174,10 @@ class HistorySamples:
         rest = _Rest(_COUNT_RESTS)
         positions = await self._read(read_positions, rest)
         if positions != self._seen:
-            counts = await self._read(lambda store: count_rows(store, self._counts), rest)
-            for kept in self._histories.row_counts(counts):
-                table = kept.summary.table
-                position, rows = counts[table].position, counts[table].rows
-                if rows is not None and add_sample(kept, rest.began, position, b"[[%d]]" % rows):
-                    self._counts[table] = position
+            tables = await self._read(lambda store: list_tables(store, own=False), rest)
+            histories = self._histories.row_counts([table.name for table in tables])
+            for table, kept in zip(tables, histories, strict=True):
+                add_sample(kept, rest.began, Position(table.generation, table.version), b"[[%d]]" % table.rows)
             self._seen = positions
         await asyncio.sleep(rest.seconds)
 
@@ -231,10 +227,8 @@ class _Rest:
             self.seconds += self._times * (time.perf_counter() - began)
 
 
-def add_sample(kept: KeptHistory, read_began: float, position: Position, groups: bytes) -> bool:
+def add_sample(kept: KeptHistory, read_began: float, position: Position, groups: bytes) -> None:
     """Add a point that was read; not where somebody looked meanwhile, and may have seen a newer one."""
-    if kept.viewers or kept.left_at >= read_began:
-        return False
-    kept.position = position
-    kept.history.add(now_ms(), position.generation, groups)
-    return True
+    if not kept.viewers and kept.left_at < read_began:
+        kept.position = position
+        kept.history.add(now_ms(), position.generation, groups)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import orjson
 
 from turnout.plan.position import Position
-from turnout.serve.formats import json_object, to_json
+from turnout.serve.responses import json_object, to_json
 from turnout.store.query.summary import DEFAULT_LIMIT, Summary
 from turnout_client.messages import MAX_HISTORY_SECONDS
 
@@ -51,55 +51,49 @@ class _Point:
         return json_object({"time": self.time, "generation": self.generation}, groups=self.groups)
 
 
-class _Ring:
-    """A point for each step of time in which the summary changed, with its last value, which holds until the next."""
-
-    def __init__(self, seconds: int) -> None:
-        self._seconds = seconds
-        self.step_ms = _step_ms(seconds)
-        self.points: deque[_Point] = deque()
-        self.size = 0
-
-    def add(self, now_ms: int, generation: int, groups: bytes) -> None:
-        begin = now_ms - now_ms % self.step_ms
-        if self.points and self.points[-1].time >= begin:
-            last = self.points.pop()
-            self.size -= len(last.groups)
-            begin = last.time
-        self.points.append(_Point(begin, generation, groups))
-        self.size += len(groups)
-        first = now_ms - self._seconds * 1000
-        # The last value before the beginning is that of the beginning.
-        while len(self.points) > 1 and (self.points[1].time <= first or len(self.points) > MAX_POINTS + 1):
-            self.size -= len(self.points.popleft().groups)
-
-
 class LastHour:
-    """The last hour of a summary: the newest five minutes by the second, what is older by twelve seconds."""
+    """The last hour of a summary: the newest five minutes by the second, what is older by twelve seconds.
+
+    It has a point for each step of time in which the summary changed, with its last value, which holds until the next.
+    """
 
     def __init__(self) -> None:
-        self._fine = _Ring(_LEAST_STEP_MS * MAX_POINTS // 1000)
-        self._coarse = _Ring(MAX_HISTORY_SECONDS)
+        self.size = 0
+        self._old: deque[_Point] = deque()
+        self._new: deque[_Point] = deque()
         self._swaps: deque[tuple[int, int]] = deque()
         self._generation: int | None = None
 
-    @property
-    def size(self) -> int:
-        return self._fine.size + self._coarse.size
-
     def add(self, now_ms: int, generation: int, groups: bytes) -> None:
         """Note that the summary has these groups, as JSON, from now on."""
-        if self._fine.points and (self._generation, self._fine.points[-1].groups) == (generation, groups):
+        if self._new and (self._generation, self._new[-1].groups) == (generation, groups):
             return
         # A clock that is set back must not mix up the order.
-        now_ms = max(now_ms, self._fine.points[-1].time if self._fine.points else 0)
+        now_ms = max(now_ms, self._new[-1].time if self._new else 0)
         if self._generation not in (None, generation):
             self._swaps.append((now_ms, generation))
         self._generation = generation
-        for ring in (self._fine, self._coarse):
-            ring.add(now_ms, generation, groups)
-        while self._swaps and self._swaps[0][0] < now_ms - MAX_HISTORY_SECONDS * 1000:
+        self._put(self._new, _Point(now_ms, generation, groups), _LEAST_STEP_MS)
+        # The last value before the beginning is that of the beginning.
+        while len(self._new) > 1 and self._new[1].time <= now_ms - _LEAST_STEP_MS * MAX_POINTS:
+            self._put(self._old, self._take(self._new.popleft()), _step_ms(MAX_HISTORY_SECONDS))
+        first = now_ms - MAX_HISTORY_SECONDS * 1000
+        while len(self._old) > 1 and self._old[1].time <= first:
+            self._take(self._old.popleft())
+        while self._swaps and self._swaps[0][0] < first:
             self._swaps.popleft()
+
+    def _put(self, points: deque[_Point], point: _Point, step_ms: int) -> None:
+        """Add a point, in place of an earlier one of its step."""
+        begin = point.time - point.time % step_ms
+        if points and points[-1].time >= begin:
+            begin = self._take(points.pop()).time
+        points.append(replace(point, time=begin))
+        self.size += len(point.groups)
+
+    def _take(self, point: _Point) -> _Point:
+        self.size -= len(point.groups)
+        return point
 
     def body(self, seconds: int, now_ms: int, since: int | None) -> tuple[bytes, int | None]:
         """JSON of the last `seconds`, and the time of the newest point.
@@ -107,7 +101,7 @@ class LastHour:
         Only of the points from `since` on, whose last value may be another now; None: of all.
         """
         begin = now_ms - seconds * 1000
-        points = list(self._points(_step_ms(seconds)))
+        points = self._points(_step_ms(seconds))
         while len(points) > 1 and points[1].time <= begin:
             points.pop(0)
         bodies = [point.body for point in points if since is None or point.time >= since]
@@ -120,22 +114,19 @@ class LastHour:
         """A history of the first groups alone, for a summary that has fewer of them."""
         made = LastHour()
         made._swaps, made._generation = self._swaps.copy(), self._generation
-        for ring, mine in ((made._fine, self._fine), (made._coarse, self._coarse)):
-            ring.points.extend(
-                replace(point, groups=to_json(orjson.loads(point.groups)[:limit])) for point in mine.points
-            )
-            ring.size = sum(len(point.groups) for point in ring.points)
+        for mine, points in ((made._old, self._old), (made._new, self._new)):
+            mine.extend(replace(point, groups=to_json(orjson.loads(point.groups)[:limit])) for point in points)
+        made.size = sum(len(point.groups) for point in (*made._old, *made._new))
         return made
 
-    def _points(self, step_ms: int) -> Iterator[_Point]:
+    def _points(self, step_ms: int) -> list[_Point]:
         """All points, the newest at least `step_ms` apart."""
-        first = self._fine.points[0].time if self._fine.points else 0
-        yield from (point for point in self._coarse.points if point.time + self._coarse.step_ms <= first)
-        newest: dict[int, _Point] = {}
-        for point in self._fine.points:
-            begin = point.time - point.time % step_ms
-            newest[begin] = replace(point, time=begin)
-        yield from newest.values()
+        points = {point.time: point for point in self._old}
+        first = max(points, default=0)
+        for point in self._new:
+            begin = max(first, point.time - point.time % step_ms)
+            points[begin] = replace(point, time=begin)
+        return list(points.values())
 
 
 @dataclass(slots=True)

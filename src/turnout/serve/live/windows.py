@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from turnout.plan.position import Position
 from turnout.plan.where import MAX_SMALL_FILTER, weight
-from turnout.serve.formats import json_object, rows_json, to_json
 from turnout.serve.live.outbox import Subscription, current_body
-from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SentState, SharedState, clients_of
-from turnout.serve.live.turns import WindowChanges
+from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, Readers, SentState, SharedState, WindowChanges, clients_of
 from turnout.serve.reads import StoreRead
+from turnout.serve.responses import json_object, rows_json, to_json
 from turnout.store.feed import Wanted
 from turnout.store.identity import ROW, WITHOUT_ORDER
 from turnout.store.query.window_rows import (

@@ -93,14 +93,6 @@ class TableInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class RowCount:
-    """The rows of a table at a position; None where it was there before."""
-
-    position: Position
-    rows: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Positions:
     """The published generation, the candidate and the version of every table, of one moment."""
 
@@ -149,27 +141,16 @@ def open_window(database: Readable, window: Window) -> Iterator[WindowResult]:
             yield WindowResult(window.table, position, total, chosen_columns(table, window), reader)
 
 
-def list_tables(database: Readable) -> list[TableInfo]:
-    """All tables, by name."""
+def list_tables(database: Readable, *, own: bool = True) -> list[TableInfo]:
+    """All tables, by name; without Turnout's `own` those of sources and views."""
     with open_snapshot(database) as snapshot:
         return [
             TableInfo(
                 table.name, chosen_columns(table), snapshot.count(table), table.generation, snapshot.version(table)
             )
             for table in map(snapshot.table, snapshot.names)
+            if own or table.name not in RESERVED
         ]
-
-
-def count_rows(database: Readable, known: Mapping[str, Position]) -> dict[str, RowCount]:
-    """The rows of all sources and views; a table that is where it is `known` to be is not counted."""
-    with open_snapshot(database) as snapshot:
-        tables = [snapshot.table(name) for name in snapshot.names if name not in RESERVED]
-        counts = {}
-        for table in tables:
-            position = snapshot.position(table)
-            rows = None if known.get(table.name) == position else snapshot.count(table)
-            counts[table.name] = RowCount(position, rows)
-        return counts
 
 
 def read_positions(database: Readable, generations: Collection[int] = ()) -> Positions:
