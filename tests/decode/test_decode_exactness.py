@@ -9,7 +9,6 @@ import base64
 import io
 import json
 import math
-import os
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -21,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoded_records import found, raw, shape
+from lengths import DECODE_EXAMPLES
 from turnout.config import Format
 from turnout.decode.decoder import open_decoder
 from turnout.decode.shape import Decoded, merge
@@ -28,7 +28,6 @@ from turnout.schemas.record_decoder import RecordDecoder
 from turnout.schemas.registry import RegisteredSchema
 from turnout.schemas.source_schemas import RegistrySchemas
 
-EXAMPLES = 300 if os.environ.get("LONG_TESTS") else 12
 COLUMNS = {
     "id": "string",
     "age": "int64",
@@ -203,7 +202,7 @@ def results(decoded: Decoded, count: int) -> list[Expected]:
     return [(row, {field for field, _ in faults}) for row, faults in found(decoded, count)]
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=DECODE_EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories())
 def test_random_records_of_random_schemas(history: Any) -> None:
     texts, records, expected = history
