@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,13 +40,16 @@ def named(what: str) -> set[str]:
     return set(re.findall(r"`((?:[a-z_-]+/)*[a-z_-]+\.(?:py|ts|yaml|md))`", row(what)))
 
 
-def texts(path: Path) -> Iterator[str]:
+@cache
+def texts(path: Path) -> frozenset[str]:
     """Every text of a module's code, without docstrings and the texts below attributes."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
-            yield node.value
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return frozenset(
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
+    )
 
 
 def modules_with(names: set[str]) -> set[str]:
