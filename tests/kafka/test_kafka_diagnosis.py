@@ -35,8 +35,6 @@ FAILED = "Authentication failed during authentication due to invalid credentials
         ("CertificateException: No subject alternative names matching IP address", "certificate_of_another_name"),
         ("Broker: Topic authorization failed", "topic_denied"),
         ("TopicAuthorizationException: Not authorized to access topics: [a]", "topic_denied"),
-        ("FindCoordinator response error: Group authorization failed.", "group_denied"),
-        ("GroupAuthorizationException: Not authorized to access group: g", "group_denied"),
     ],
 )
 def test_cause_is_known_by_the_words_of_either_client(words: str, code: str) -> None:

@@ -115,7 +115,7 @@ def check(config: options.Config = "turnout.yaml", json: options.Json = False) -
     (name, port, TLS, token endpoint), and connects with librdkafka and, for the data, with the Java client that Spark
     uses. A failure is reported with its cause: a name that is not known, a certificate that is not trusted, has expired
     or is for another name, a client certificate or a password that the broker refused, a SASL mechanism that it does
-    not have, a token endpoint that is down or refuses, a missing right on a topic or a group.
+    not have, a token endpoint that is down or refuses, a missing right on a topic.
 
     With `--json`: `{"ok", "findings": [{"subject", "level", "text", "hint"}]}`; a level is `ok`, `warning` or `fault`.
     """

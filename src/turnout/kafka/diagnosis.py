@@ -81,18 +81,12 @@ TOPIC_DENIED = Cause(
     "the topic may not be read with Turnout's Kafka identity",
     "grant it Describe and Read on the topic, or name another topic",
 )
-GROUP_DENIED = Cause(
-    "group_denied",
-    "the consumer group may not be used with Turnout's Kafka identity",
-    "Turnout joins no group, so nothing is lost; grant Read on the group to end the broker's warnings",
-)
 
 NOT_BY_WAITING = (CLIENT_CERTIFICATE, EXPIRED, UNTRUSTED, WRONG_NAME)
 """Causes that another try a moment later does not remove."""
 
 # The first match counts, so specific patterns come first.
 _WORDS = (
-    (r"group.?authorization|not authorized to access group", GROUP_DENIED),
     (r"topic.?authorization|not authorized to access topics", TOPIC_DENIED),
     (r"invalid_token|error validating the access token|\{\"status\":\"invalid", TOKEN_REFUSED),
     (r"invalid credentials with SASL mechanism OAUTHBEARER", TOKEN_REFUSED),

@@ -36,7 +36,6 @@ from turnout.plan.plan import Start
 TIMEOUT_SECONDS = 10.0
 # A topic that was just made has no leaders for a moment; one that stays so long without them has lost a broker.
 LEADER_SECONDS = 3.0
-GROUP_SECONDS = 3.0
 NAMES_SHOWN = 8
 SAMPLE_BYTES = 16 << 20
 """As much of a sample is held; of larger records there are fewer."""
@@ -50,8 +49,6 @@ Place = tuple[str, int, int]
 """A topic, a partition and an offset."""
 Unreadable = tuple[Partition, str]
 """Where a record is that cannot be read, and why."""
-
-_ROLE = "topics"
 
 _T = TypeVar("_T")
 
@@ -86,10 +83,9 @@ class Topics:
         self._lock = threading.Lock()
         self._closed = False
         self._cause: KafkaError | None = None
-        self._group_refused = False
         self._answered = False
         self._until = 0.0
-        self._renewed = renewed_consumer(kafka, _ROLE, error_cb=self._note)
+        self._renewed = renewed_consumer(kafka, "topics", error_cb=self._note)
 
     @property
     def _consumer(self) -> Consumer:
@@ -198,19 +194,6 @@ class Topics:
                     return not full and time.monotonic() < self._until and all(ends[p] <= low[p] for p in ends)
         return True
 
-    def group_refused(self, topic: str) -> str | None:
-        """The client's consumer group, where it may not be used; asked for here, and needed nowhere."""
-        with self._question():
-            self._until = time.monotonic() + GROUP_SECONDS
-            while not self._group_refused and time.monotonic() < self._until:
-                try:
-                    self._consumer.committed([TopicPartition(topic, 0)], timeout=0.5)
-                except KafkaException:
-                    self._poll(0.1)
-                else:
-                    return None
-        return f"turnout-{_ROLE}" if self._group_refused else None
-
     def close(self) -> None:
         """End a question that is being asked, and the connections. May be called twice."""
         self._closed = True
@@ -229,7 +212,7 @@ class Topics:
             if not self._closed:
                 if self._renewed.outdated:
                     self._renewed.renew()
-                self._poll(0)  # drops what the connections reported since the last question
+                self._consumer.poll(0)  # drops what the connections reported since the last question
             self._cause = None
             self._until = time.monotonic() + self._timeout_seconds
             yield
@@ -313,7 +296,7 @@ class Topics:
         try:
             while left and time.monotonic() < self._until and not self._closed:
                 # `consume` waits until its batch is full; `poll` returns with the first record.
-                first = self._poll(0.1)
+                first = self._consumer.poll(0.1)
                 for message in [] if first is None else [first, *self._consumer.consume(1000, timeout=0)]:
                     place = (message.topic() or "", message.partition() or 0)
                     if place in left and (behind := self._behind_damaged(message, place)) is not None:
@@ -356,13 +339,6 @@ class Topics:
         except KafkaException as exception:
             raise self._fault(place[0], exception.args[0]) from None
 
-    def _poll(self, timeout: float) -> Message | None:
-        message = self._consumer.poll(timeout)
-        error = message.error() if message is not None else None
-        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            self._group_refused = True  # the client reports it once
-        return message
-
     def _ends(self, message: Message, end: int) -> bool:
         """Whether nothing of its partition is left to read; raises where reading is refused."""
         error = message.error()
@@ -388,7 +364,7 @@ class Topics:
             else:
                 self._answered = True
                 return answer
-            self._poll(0)  # calls _note with what the connections report
+            self._consumer.poll(0)  # calls _note with what the connections report
             words = describe(self._cause or error)
             if self._cause is not None and self._cause.code() in _CREDENTIALS:
                 cause = cause_of(self._kafka, words, "check kafka.auth")

@@ -36,7 +36,7 @@ from turnout.config.server import OidcSettings, ServerSettings
 from turnout.config.tables import first_plan, layout_of, source_table
 from turnout.errors import ConfigError, TurnoutError
 from turnout.java.runtime import find_java
-from turnout.kafka.diagnosis import GROUP_DENIED, cause_in, cause_of, explain
+from turnout.kafka.diagnosis import cause_in, cause_of, explain
 from turnout.kafka.security import java_properties, librdkafka_properties, masked
 from turnout.kafka.topics import Topics
 from turnout.plan.plan import Start
@@ -229,9 +229,6 @@ def _by_librdkafka(cluster: Cluster, sources: Mapping[str, SourceSettings]) -> I
             for place, topic in cluster.topics.items():
                 name = place.removeprefix("source ")
                 yield from _topic(client, place, topic, sources.get(name), cluster.schemas.get(name))
-            if kafka.auth is not None and (group := client.group_refused(next(iter(cluster.topics.values())))):
-                text = f"consumer group {group!r} may not be used with Turnout's Kafka identity"
-                yield Finding(f"{subject} group", "warning", text, GROUP_DENIED.hint)
     except TurnoutError as error:
         yield Finding.of_error(subject, error)
 
