@@ -39,7 +39,7 @@ SUBJECT = "/subjects/out-value/versions"
 def encoded(row: str | None) -> tuple[bytes | None, list[Any]]:
     with scripted({SUBJECT: (200, {"id": 258})}) as registry:
         values = AvroValues(SchemaRegistry(RegistrySettings(url=registry.url)), "out")
-        value, headers = values.encoder(SHOWN)(row, "17")
+        value, headers = values.encoder(SHOWN)(row, 17)
         assert value is None or isinstance(value, bytes)
         return value, headers
 

@@ -57,7 +57,7 @@ class Topic:
                 return None
             made = make_records(cursor, shown, self.written, self._state.relation, "json")
             cursor.execute("COMMIT")
-            records = [(key, value) for key, value, _ in made.rows(fingerprints=False)]
+            records = [(key, value) for key, value, _ in made.rows()]
             assert len(records) == made.count == len({key for key, _ in records})
             self._state.written(made, shown.position, None)
         self.written = shown.position

@@ -45,8 +45,6 @@ def _type(kind: ColumnType, *, logical: bool) -> Any:
 class AvroValues:
     """Encodes rows by a schema that the registry knows under the topic's subject."""
 
-    needs_fingerprint = True
-
     def __init__(self, registry: SchemaRegistry, topic: str) -> None:
         self._registry = registry
         self._subject = f"{topic}-value"
@@ -62,7 +60,7 @@ class AvroValues:
         written_by: Any = fastavro.parse_schema(schema_of(table.table, table.columns, logical=False))
         numbered = {name: convert for name, kind in table.columns.items() if (convert := _converter(kind))}
 
-        def encode(row: str | None, fingerprint: str | None) -> tuple[bytes | None, list[Header]]:
+        def encode(row: str | None, fingerprint: int | None) -> tuple[bytes | None, list[Header]]:
             if row is None:
                 return None, []
             values = orjson.loads(row)
@@ -72,7 +70,7 @@ class AvroValues:
             stream = io.BytesIO(start)
             stream.seek(len(start))
             fastavro.schemaless_writer(stream, written_by, values)
-            return stream.getvalue(), [(FINGERPRINT, fingerprint)]
+            return stream.getvalue(), [(FINGERPRINT, str(fingerprint))]
 
         return encode
 

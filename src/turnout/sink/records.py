@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import duckdb
 
@@ -58,27 +57,16 @@ class Lag:
     rows: int
 
 
-Encode = Callable[[str | None, str | None], tuple[bytes | str | None, list[Header]]]
+Encode = Callable[[str | None, int | None], tuple[bytes | str | None, list[Header]]]
 """From a row as JSON and its fingerprint: the value of its record, and its headers; None is a row that is gone."""
 
-
-class Values(Protocol):
-    """Makes the values of a sink's records, in the form of the sink."""
-
-    @property
-    def needs_fingerprint(self) -> bool:
-        """Whether the value does not tell the row's fingerprint."""
-
-    def encoder(self, table: PublishedTable) -> Encode: ...
+Encoder = Callable[[PublishedTable], Encode]
+"""Makes the values of a sink's records, in the form of the sink. `avro_values.py` has another."""
 
 
-class JsonValues:
-    """The JSON of the row as it is."""
-
-    needs_fingerprint = False
-
-    def encoder(self, table: PublishedTable) -> Encode:
-        return lambda text, _: (text, [])
+def json_encoder(table: PublishedTable) -> Encode:
+    """The JSON of the row as it is, which tells the row's fingerprint."""
+    return lambda row, _: (row, [])
 
 
 def published_table(cursor: duckdb.DuckDBPyConnection, table: str) -> PublishedTable | None:
@@ -132,7 +120,8 @@ def make_records(
     records = RecordSet(cursor)
     key = record_key_sql(now.key, now.columns[now.key])
     value = record_value_sql(now.columns)
-    printed = f"md5_number({fingerprinted('value', form)})"
+    # A row that is written in another form is another record.
+    printed = "md5_number(value)" if form == "json" else f"md5_number('{form}:' || value)"
     if rows := kept_changes(now, written):
         newest = f"QUALIFY row_number() OVER (PARTITION BY {ROW} ORDER BY _version DESC) = 1"
         # A row that went and came again is written in any case: its tombstone may be in the topic already.
@@ -161,8 +150,3 @@ def make_records(
         gone = f"record NOT IN (SELECT {key} FROM {table})"
         cursor.execute(f"INSERT INTO {records.relation} SELECT record, id, NULL, NULL FROM {state} WHERE {gone}")
     return records
-
-
-def fingerprinted(value: str, form: str) -> str:
-    """The SQL of what a fingerprint is made of: a row that is written in another form is another record."""
-    return value if form == "json" else f"'{form}:' || {value}"

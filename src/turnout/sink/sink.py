@@ -24,15 +24,7 @@ from turnout.plan.position import NOTHING
 from turnout.plan.times import now_text
 from turnout.schemas.registry import SchemaRegistry
 from turnout.sink.avro_values import AvroValues
-from turnout.sink.records import (
-    JsonValues,
-    Lag,
-    PublishedTable,
-    Values,
-    changed_table,
-    lag,
-    make_records,
-)
+from turnout.sink.records import Encoder, Lag, PublishedTable, changed_table, json_encoder, lag, make_records
 from turnout.sink.topic_channel import (
     IDLE_SECONDS,
     SinkRecord,
@@ -61,7 +53,7 @@ class SinkTools:
 
     database: Database
     kafka: KafkaSettings
-    values: Callable[[SinkSettings], Values]
+    encoder: Callable[[SinkSettings], Encoder]
     say: Say
 
 
@@ -83,7 +75,7 @@ class Sink:
         self._stopped = threading.Event()
         writing = WriterSettings(settings.topic, sink_id(settings.topic), settings.delivery)
         self._channel = TopicChannel(tools.kafka, writing, self._state, self._stopped.is_set)
-        self._values: Values | None = None
+        self._encoder: Encoder = json_encoder
         self._policy_seen = False
         self._failures = 0
         self._note_position()
@@ -136,7 +128,7 @@ class Sink:
 
     def _step(self) -> None:
         if (written := self._channel.open()) is not None:
-            self._values = self._tools.values(self.settings)
+            self._encoder = self._tools.encoder(self.settings)
             self.written = written
             self._warn_of_policy()
             self._note_position()
@@ -164,7 +156,9 @@ class Sink:
                 form = self.settings.format.value
                 records = make_records(cursor, table, self.written, self._state.relation, form)
             if count := records.count:
-                self._send(records, count, table)
+                self._channel.write(self._encoded(records, count, table))
+                self.records += count
+                self.last_written = now_text()
             if self._stopped.is_set():  # another thread may follow; it learns from the topic what was written
                 return False
             self._state.written(records, table.position, self._channel.end_to_note())
@@ -172,24 +166,17 @@ class Sink:
         self._note_position()
         return True
 
-    def _send(self, records: RecordSet, count: int, table: PublishedTable) -> None:
-        self._channel.write(self._encoded(records, count, table))
-        self.records += count
-        self.last_written = now_text()
-
     def _encoded(self, records: RecordSet, count: int, table: PublishedTable) -> Iterator[SinkRecord]:
-        assert self._values is not None
         plain: list[Header] = [
             ("turnout.generation", str(table.position.generation).encode()),
             ("turnout.version", str(table.position.version).encode()),
             ("turnout.offsets", table.offsets.encode()),
         ]
         is_swap = table.position.generation != self.written.generation
-        encode = self._values.encoder(table)
-        rows = records.rows(fingerprints=self._values.needs_fingerprint)
-        for number, (key, text, fingerprint) in enumerate(rows, start=1):
+        encode = self._encoder(table)
+        for number, (key, row, fingerprint) in enumerate(records.rows(), start=1):
             headers = _swapped(plain, number, count) if is_swap and number in (1, count) else plain
-            value, more = encode(text, fingerprint)
+            value, more = encode(row, fingerprint)
             yield SinkRecord(key, value, [*headers, *more] if more else headers)
 
     def _note_position(self) -> None:
@@ -239,7 +226,7 @@ class Sinks:
     def __init__(self, database: Database, kafka: KafkaSettings, registry: RegistrySettings | None, say: Say) -> None:
         self._database = database
         self._registry = None if registry is None else SchemaRegistry(registry)
-        self._tools = SinkTools(database, kafka, self._values, say)
+        self._tools = SinkTools(database, kafka, self._encoder, say)
         self._running: Mapping[str, Sink] = {}
         database.feed.listen(self._committed)
 
@@ -276,7 +263,7 @@ class Sinks:
         for sink in self._running.values():
             sink.wake()
 
-    def _values(self, sink: SinkSettings) -> Values:
+    def _encoder(self, sink: SinkSettings) -> Encoder:
         if sink.format is Format.AVRO and self._registry is not None:
-            return AvroValues(self._registry, sink.topic)
-        return JsonValues()
+            return AvroValues(self._registry, sink.topic).encoder
+        return json_encoder
