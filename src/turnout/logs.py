@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 Mask = Callable[[str], str]
 """Hides the secrets in a text."""
+Say = Callable[[str, str], None]
+"""Logs a line: level, text."""
 
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
 _about: ContextVar[dict[str, int | str]] = ContextVar("about", default={})  # noqa: B039 - never changed in place

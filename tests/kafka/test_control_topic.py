@@ -25,7 +25,11 @@ def test_a_client_that_is_late_itself_is_an_outage(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("turnout.kafka.control_topic.LOOK_TIMEOUT_SECONDS", 0.05)
     warnings: list[str] = []
     reader = ControlReader(
-        KafkaSettings(bootstrap_servers="127.0.0.1:1"), "control", {}, lambda _: None, warnings.append
+        KafkaSettings(bootstrap_servers="127.0.0.1:1"),
+        "control",
+        {},
+        lambda _: None,
+        lambda level, text: warnings.append(text),
     )
     reader.start()
     try:

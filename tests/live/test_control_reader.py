@@ -187,7 +187,7 @@ def test_control_reader_notices_records_that_go_while_it_reads(kafka: str) -> No
         received.deliver(records)
 
     little = KafkaSettings(bootstrap_servers=kafka, librdkafka_properties={"queued.max.messages.kbytes": "1024"})
-    reader = ControlReader(little, "control-falls", {}, deliver, received.warnings.append)
+    reader = ControlReader(little, "control-falls", {}, deliver, received.say)
     reader.start()
     try:
         assert held.wait(SECONDS)
@@ -267,7 +267,9 @@ def _read_all(kafka: str, topic: str, count: int) -> list[tuple[bytes | None, ob
 def test_acknowledgements_are_json_under_the_request_id(kafka: str) -> None:
     create_topic(kafka, "control-outcomes")
     warnings: list[str] = []
-    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers=kafka), "control-outcomes", warnings.append)
+    outcomes = Acknowledgements(
+        KafkaSettings(bootstrap_servers=kafka), "control-outcomes", lambda _, text: warnings.append(text)
+    )
     outcomes.send("r-1", {"outcome": "applied", "text": "snøre"})
     outcomes.send(None, {"outcome": "rejected"})
     assert outcomes.flush(SECONDS)
@@ -282,7 +284,9 @@ def test_acknowledgements_are_json_under_the_request_id(kafka: str) -> None:
 
 def test_acknowledgements_to_a_missing_topic_warn_once_and_recover(kafka: str) -> None:
     warnings: list[str] = []
-    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers=kafka), "control-outcomes-later", warnings.append)
+    outcomes = Acknowledgements(
+        KafkaSettings(bootstrap_servers=kafka), "control-outcomes-later", lambda _, text: warnings.append(text)
+    )
     outcomes.send("r-1", {"n": 1})
     wait_until(lambda: warnings, what="the failure is told")
     outcomes.send("r-2", {"n": 2})
@@ -307,7 +311,9 @@ def _end(kafka: str, topic: str) -> int:
 
 def test_acknowledgements_without_a_broker_neither_raise_nor_wait() -> None:
     warnings: list[str] = []
-    outcomes = Acknowledgements(KafkaSettings(bootstrap_servers="127.0.0.1:1"), "control-outcomes", warnings.append)
+    outcomes = Acknowledgements(
+        KafkaSettings(bootstrap_servers="127.0.0.1:1"), "control-outcomes", lambda _, text: warnings.append(text)
+    )
     outcomes.send("r-1", {"n": 1})
     outcomes.send("\ud800", {"odd": object()})
     assert warnings == [], "nobody waited for Kafka"

@@ -24,12 +24,12 @@ from turnout.plan.position import NOTHING
 from turnout.serve.responses import json_rows
 from turnout.sink.records import Lag, kept_changes, lag, make_records, published_table
 from turnout.sink.topic_channel import FINGERPRINT, _record, _table
-from turnout.sink.topic_state import TopicIdentity, TopicState
+from turnout.sink.topic_state import TopicState
 from turnout.store.database import Database
 from turnout.store.outgoing import BOOK, SinkPosition, relation
 from turnout.store.query.windows import Window, read_window
 
-TOPIC = TopicIdentity("out", "1")
+TOPIC = ("out", "1")
 
 
 class Topic:
@@ -38,7 +38,7 @@ class Topic:
     def __init__(self, database: Database, table: str, *, limit: int = 1000) -> None:
         self._database = database
         self._state = TopicState(database, "out", table)
-        self.written, _ = self._state.open(TOPIC)
+        self.written, _ = self._state.open(*TOPIC)
         self._position = SinkPosition(table, limit)
         self.table: dict[str, dict[str, Any]] = {}
         self._note()
@@ -128,7 +128,7 @@ def test_row_that_went_and_came_again_is_written_though_the_topic_seems_to_have_
     database = Database.open(tmp_path)
     filling = Filling(database, Settings().model_copy(update={"sources": LATEST}))
     state = TopicState(database, "out", "users_ui")
-    state.open(TOPIC)
+    state.open(*TOPIC)
     database.sinks.put("out", SinkPosition("users_ui", 1000))
     filling.swap(users=[user(1)])
     with database.cursor() as cursor:
@@ -228,8 +228,8 @@ def test_state_of_a_topic_that_was_made_anew_is_forgotten(filling: Filling) -> N
     filling.swap(users=[user(1)])
     topic.step()
     state = TopicState(filling.database, "out", "users_ui")
-    assert state.open(TOPIC) == (topic.written, {})
-    assert state.open(TopicIdentity("out", "2")) == (NOTHING, {})
+    assert state.open(*TOPIC) == (topic.written, {})
+    assert state.open("out", "2") == (NOTHING, {})
     with filling.database.read() as cursor:
         assert cursor.execute(f"SELECT count(*) FROM {state.relation}").fetchall() == [(0,)]
 
@@ -248,7 +248,7 @@ class Written:
 def test_fingerprint_that_is_none_is_taken_for_that_of_the_value(filling: Filling, odd: bytes | None) -> None:
     """Somebody else can write any into the topic: the sink failed with each start."""
     state = TopicState(filling.database, "out", "users_ui")
-    state.open(TOPIC)
+    state.open(*TOPIC)
     known = 2**128 - 1
     records = [_record(Written("a", b"{}", odd)), _record(Written("b", b"{}", str(known).encode()))]  # type: ignore[arg-type]
     state.fold(_table([one for some in records for one in some]), {0: 2})
@@ -261,7 +261,7 @@ def test_position_means_nothing_once_something_else_is_written(filling: Filling)
     topic = Topic(filling.database, "users_ui")
     filling.swap(users=[user(1)])
     topic.step()
-    assert TopicState(filling.database, "out", "accounts_ui").open(TOPIC) == (NOTHING, {})
+    assert TopicState(filling.database, "out", "accounts_ui").open(*TOPIC) == (NOTHING, {})
 
 
 @settings(max_examples=FOLD_EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -31,6 +31,9 @@ class Received:
         self.records += records
         self.arrived.update((record.value, time.monotonic()) for record in records)
 
+    def say(self, level: str, text: str) -> None:
+        (self.news if level == "INFO" else self.warnings).append(text)
+
     @property
     def values(self) -> list[bytes | None]:
         return [record.value for record in self.records]
@@ -44,10 +47,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def reading(kafka: str, topic: str, after: Mapping[int, int] | None = None) -> Iterator[tuple[Received, ControlReader]]:
     received = Received()
-    reader = ControlReader(
-        KafkaSettings(bootstrap_servers=kafka), topic, after or {}, received.deliver, received.warnings.append,
-        received.news.append,
-    )  # fmt: skip
+    reader = ControlReader(KafkaSettings(bootstrap_servers=kafka), topic, after or {}, received.deliver, received.say)
     reader.start()
     try:
         yield received, reader

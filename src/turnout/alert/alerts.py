@@ -23,10 +23,11 @@ from turnout.alert.targets import STATES, LogTarget, Target, TopicTarget, Webhoo
 from turnout.alert.watched_rows import WatchedRows
 from turnout.config import AlertSettings, KafkaSettings
 from turnout.errors import TurnoutError, first_line
+from turnout.logs import Say
 from turnout.plan.answers import AlertStatus
 from turnout.plan.nearest import suggestion
 from turnout.plan.times import now_text
-from turnout.sink.sink import Say, stop_all
+from turnout.sink.sink import stop_all
 from turnout.sink.topic_state import forget_others
 from turnout.store.database import Database, is_store_failure, store_failed
 from turnout.store.feed import Commit

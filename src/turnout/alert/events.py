@@ -81,13 +81,11 @@ class Events:
                 f"QUALIFY {few} ORDER BY _id LIMIT {MAX_TOGETHER}",
                 {"alert": alert},
             ).fetchall()
-        return [self._event(alert, *row) for row in rows]
-
-    def _event(
-        self, alert: str, number: int, event: str, ts: str, key: str | None, row_id: str, row: str | None
-    ) -> AlertEvent:
-        content = {"ts": ts, "key": key, "rowId": row_id, "row": orjson.loads(row) if row else None}
-        return AlertEvent(number, self.id_of(number), alert, event, content)
+        found = []
+        for number, event, ts, key, row_id, row in rows:
+            content = {"ts": ts, "key": key, "rowId": row_id, "row": orjson.loads(row) if row else None}
+            found.append(AlertEvent(number, self.id_of(number), alert, event, content))
+        return found
 
     def id_of(self, number: int) -> str:
         """The id of an event: 16 digits of the store, and 16 of its number."""

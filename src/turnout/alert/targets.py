@@ -23,7 +23,7 @@ from turnout.alert.events import AlertEvent, Events
 from turnout.config import AlertSettings, KafkaSettings, TargetSettings
 from turnout.errors import TurnoutError, first_line
 from turnout.kafka.clients import Header
-from turnout.sink.sink import Say
+from turnout.logs import Say
 from turnout.sink.topic_channel import FINGERPRINT, SinkRecord, TopicChannel, WriterSettings, failure
 from turnout.sink.topic_state import TopicState
 from turnout.store.database import Database, scalar

@@ -25,7 +25,7 @@ from turnout.config.settings import (
     SourceSettings,
     ViewSettings,
 )
-from turnout.config.topic_rules import one_cluster, reserved, taken_topics
+from turnout.config.topic_rules import one_cluster, reserved
 from turnout.plan.joins import Step, key_steps, right_names, view_columns
 from turnout.plan.nearest import did_you_mean
 from turnout.plan.tables import RESERVED
@@ -336,13 +336,12 @@ def _step_columns(
 
 def _topics(parts: ValidParts) -> Faults:
     """What Turnout writes must not be what it reads: it would feed itself."""
+    read, control = _read_topics(parts), parts.control
     # A topic that is written and read is a fault of the setting that writes it.
-    quiet = parts.control and parts.control.model_copy(update={"ack_topic": None})
-    taken = taken_topics(parts.kafka, quiet, None)
+    taken = {topic: "is the control topic" for topic, setting in read.items() if setting == "control.topic"}
     for name, source in parts.sources.items():
         if source is not None and (reason := reserved(source.topic, taken)):
             yield ("sources", name, "topic"), f"'{source.topic}' {reason}; choose another topic"
-    read, control = _read_topics(parts), parts.control
     if control is not None:
         if control.ack_topic == control.topic:
             yield ("control", "ack_topic"), f"is the control topic '{control.topic}' itself; choose another topic"

@@ -126,11 +126,6 @@ def set_up(client: Callable[[dict[str, Any]], C], properties: Mapping[str, Any])
         ) from None
 
 
-def is_missing(error: Exception) -> bool:
-    """Whether Kafka says that there is no such topic or partition."""
-    return isinstance(error, KafkaException) and error.args[0].code() in MISSING
-
-
 def describe(error: KafkaError) -> str:
     """The client's words, without its timings."""
     return re.sub(r" \(after \d+ms in state [^)]*\)", "", error.str()).strip().rstrip(".") or error.name()

@@ -31,6 +31,7 @@ from turnout.kafka.clients import (
 )
 from turnout.kafka.diagnosis import cause_of
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
+from turnout.logs import Say
 from turnout_client.retries import growing_pause
 
 LOOK_SECONDS = 3.0
@@ -47,8 +48,6 @@ STOP_SECONDS = 2.0
 
 _ROLE = "control"
 _MISPLACED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class ControlReader:
     """A thread that hands over every record of the control topic, in the order of each partition.
 
     It starts at `after[partition]`, or at the earliest record. `deliver` runs on the thread, may block, and gets
-    the same records again when it raises. `warn` gets each new problem once, and `info` (without one, `warn`) its end.
+    the same records again when it raises. `say` gets each new problem once, and its end.
     `caught_up` is set when all records that the topic had at the start are delivered; a topic that does not exist has
     none. Any thread may read `trouble`: why records do not come.
     """
@@ -78,15 +77,13 @@ class ControlReader:
         topic: str,
         after: Mapping[int, int],
         deliver: Callable[[list[ControlRecord]], None],
-        warn: Say,
-        info: Say | None = None,
+        say: Say,
     ) -> None:
         self.caught_up = threading.Event()
         self._kafka = kafka
         self._topic = topic
         self._deliver = deliver
-        self._warn = warn
-        self._info = info or warn
+        self._listener = say
         self._next = dict(after)
         self._topic_id: str | None = None
         self._assigned: set[int] = set()
@@ -169,7 +166,7 @@ class ControlReader:
         topic_id = str(found.topic_id)
         if self._topic_id not in (None, topic_id):
             self._say(
-                self._warn, f"control topic {self._topic!r} was created again; it is read from its earliest record"
+                "WARNING", f"control topic {self._topic!r} was created again; it is read from its earliest record"
             )
             self._next.clear()
             self._assigned.clear()
@@ -216,7 +213,7 @@ class ControlReader:
             else "it was truncated or created again"
         )
         self._say(
-            self._warn,
+            "WARNING",
             f"control topic {self._topic!r} partition {partition} was read up to offset {wanted}, "
             f"and now holds {low} to {end}: {what}; reading continues at {low}",
         )
@@ -306,7 +303,7 @@ class ControlReader:
                         f"{len(records)} control record(s) from partition {first.partition} offset {first.offset} on "
                         f"could not be delivered ({said}); Turnout tries again until it works"
                     )
-                    self._say(self._warn, self._undelivered)
+                    self._say("WARNING", self._undelivered)
                 self._stopping.wait(growing_pause(failures, RETRY_SECONDS, RETRY_MAX_SECONDS))
                 failures += 1
             else:
@@ -374,11 +371,11 @@ class ControlReader:
         if trouble == self._trouble:
             return
         self._trouble, self._trouble_text = trouble, text if trouble is not None else None
-        self._say(self._info if trouble is None else self._warn, text)
+        self._say("INFO" if trouble is None else "WARNING", text)
 
-    def _say(self, say: Say, text: str) -> None:
+    def _say(self, level: str, text: str) -> None:
         with contextlib.suppress(Exception):  # a listener that fails must not end the thread
-            say(text)
+            self._listener(level, text)
 
 
 def _record(message: Message) -> ControlRecord:
@@ -390,13 +387,13 @@ def _record(message: Message) -> ControlRecord:
 class Acknowledgements:
     """Writes outcomes to a topic, as JSON under their request's id. Never raises and hardly waits.
 
-    `warn` gets each reason for a failure once, until an outcome is delivered.
+    `say` gets each reason for a failure once, until an outcome is delivered.
     """
 
-    def __init__(self, kafka: KafkaSettings, topic: str, warn: Callable[[str], None]) -> None:
+    def __init__(self, kafka: KafkaSettings, topic: str, say: Say) -> None:
         self._kafka = kafka
         self._topic = topic
-        self._warn = warn
+        self._say = say
         self._said = ""
         self._stopping = threading.Event()
         self._producer = TopicProducer(kafka, topic, self._properties, self._delivered)
@@ -471,9 +468,10 @@ class Acknowledgements:
             return
         self._said = why
         with contextlib.suppress(Exception):
-            self._warn(
+            self._say(
+                "WARNING",
                 f"an outcome was not written to topic {self._topic!r} ({why}); "
-                f"check that the topic exists and may be written, or remove control.ack_topic"
+                f"check that the topic exists and may be written, or remove control.ack_topic",
             )
 
 

@@ -363,16 +363,14 @@ def _not_json(text: str, error: json.JSONDecodeError) -> ControlRejected:
 def _unknown_fields(fields: Collection[str], known: Collection[str]) -> list[str]:
     """A warning for each unknown field, with the field that was probably meant."""
     unknown = [name for name in fields if name not in known]
-    warnings = [_unknown_field(name, known) for name in unknown[:_MOST_WARNINGS]]
+    warnings = []
+    for name in unknown[:_MOST_WARNINGS]:
+        close = nearest(name.strip().replace("_", "").replace("-", ""), known)
+        meant = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
+        warnings.append(f"unknown field {show(name)} is ignored ({meant})")
     if len(unknown) > _MOST_WARNINGS:
         warnings.append(f"{len(unknown) - _MOST_WARNINGS} more unknown fields are ignored")
     return warnings
-
-
-def _unknown_field(name: str, known: Collection[str]) -> str:
-    close = nearest(name.strip().replace("_", "").replace("-", ""), known)
-    meant = f"did you mean {close}?" if close else f"known: {', '.join(known)}"
-    return f"unknown field {show(name)} is ignored ({meant})"
 
 
 def _json_type(value: object) -> str:

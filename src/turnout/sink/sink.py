@@ -19,6 +19,7 @@ import duckdb
 from turnout.config import Format, KafkaSettings, RegistrySettings, SinkSettings
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import Header
+from turnout.logs import Say
 from turnout.plan.answers import SinkState, SinkStatus
 from turnout.plan.position import NOTHING
 from turnout.plan.times import now_text
@@ -41,8 +42,6 @@ from turnout.store.outgoing import SinkPosition
 from turnout_client.retries import growing_pause
 
 log = logging.getLogger("turnout")
-
-Say = Callable[[str, str], None]
 
 PAUSES_SECONDS = (0.5, 15.0)
 

@@ -18,7 +18,7 @@ from hashlib import md5
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
 from turnout.config import Delivery, KafkaSettings
 from turnout.errors import TurnoutError, first_line
@@ -28,14 +28,12 @@ from turnout.kafka.clients import (
     TopicAdmin,
     TopicProducer,
     client_properties,
-    consumer_properties,
     describe,
-    is_missing,
-    set_up,
+    renewed_consumer,
 )
 from turnout.kafka.diagnosis import cause_of
 from turnout.plan.position import Position
-from turnout.sink.topic_state import TopicIdentity, TopicState
+from turnout.sink.topic_state import TopicState
 from turnout.store.database import is_store_failure, store_failed
 
 IDLE_SECONDS = 1.0
@@ -93,10 +91,10 @@ class TopicChannel:
         try:
             writer.open()
             ends = self._reader.admin.committed_ends(self._writing.topic, found.partitions)
-            written, read = self._state.open(found.identity)
+            written, read = self._state.open(self._writing.topic, found.topic_id)
             if any(ends.get(partition, 0) < offset for partition, offset in read.items()):
                 self._state.clear()  # its records are gone: it was made anew, or lost some of them
-                written, read = self._state.open(found.identity)
+                written, read = self._state.open(self._writing.topic, found.topic_id)
             for records, read_to in self._reader.read(read, ends):
                 self._state.fold(records, read_to)
         except BaseException:
@@ -114,8 +112,8 @@ class TopicChannel:
     def _check_topic(self) -> None:
         """Make sure that the topic is the one whose records are known: a producer writes to any of that name."""
         assert self._topic is not None
-        if self._reader.find(CALL_SECONDS).identity != self._topic.identity:
-            text = f"topic {self._topic.identity.name!r} was deleted and created again"
+        if self._reader.find(CALL_SECONDS).topic_id != self._topic.topic_id:
+            text = f"topic {self._writing.topic!r} was deleted and created again"
             raise TurnoutError("sink_topic_replaced", text, "nothing has to be done: the whole table is written to it")
         self._checked_at = time.monotonic()
 
@@ -128,7 +126,7 @@ class TopicChannel:
         try:
             self._check_topic()
         except KafkaException as error:
-            if is_missing(error):
+            if error.args[0].code() in MISSING:
                 raise
 
     def cleanup_policy(self) -> str | None:
@@ -288,7 +286,7 @@ class TopicWriter(TopicProducer):
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
-    identity: TopicIdentity
+    topic_id: str
     partitions: tuple[int, ...]
     missing_rights: tuple[str, ...]
     """What Turnout's identity may not do with it; empty where the broker does not tell."""
@@ -309,10 +307,9 @@ class TopicReader:
 
     def find(self, timeout_seconds: float = _TIMEOUT_SECONDS) -> FoundTopic:
         topic = self.admin.describe(self.topic, timeout_seconds, rights=True)
-        identity = TopicIdentity(self.topic, str(topic.topic_id))
         rights = {right.name for right in topic.authorized_operations or ()}
         missing = tuple(right for right in _RIGHTS if right not in rights) if rights else ()
-        return FoundTopic(identity, tuple(sorted(part.id for part in topic.partitions)), missing)
+        return FoundTopic(str(topic.topic_id), tuple(sorted(part.id for part in topic.partitions)), missing)
 
     def read(self, start: Mapping[int, int], ends: Mapping[int, int]) -> Iterator[tuple[pa.Table, dict[int, int]]]:
         """The records of Turnout from `start` up to `ends`, in chunks, and the offsets after each chunk."""
@@ -320,7 +317,9 @@ class TopicReader:
         read = {partition: start.get(partition, 0) for partition in ends}
         if not left:
             return
-        consumer = self._consumer()
+        faster = {"queued.min.messages": 100_000, "fetch.message.max.bytes": 1 << 20}
+        committed = {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+        consumer = renewed_consumer(self.kafka, _ROLE, **committed, **faster).client
         try:
             places = [TopicPartition(self.topic, p, start.get(p, OFFSET_BEGINNING)) for p in sorted(left)]
             consumer.assign(places)
@@ -344,16 +343,6 @@ class TopicReader:
                 yield _table(records), dict(read)
         finally:
             consumer.close()
-
-    def _consumer(self) -> Consumer:
-        properties = {
-            **consumer_properties(self.kafka, _ROLE),
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "queued.min.messages": 100_000,
-            "fetch.message.max.bytes": 1 << 20,
-        }
-        return set_up(Consumer, properties)
 
 
 def policy_complaint(topic: str, policy: str | None) -> tuple[str, str] | None:

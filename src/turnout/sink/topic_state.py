@@ -32,14 +32,6 @@ _writing = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class TopicIdentity:
-    """Which topic it is, also after it was deleted and created again."""
-
-    name: str
-    topic_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class RecordSet:
     """Records in a temporary table of a cursor: `record`, `id`, `value` and `fingerprint`, null where a row is gone."""
 
@@ -83,8 +75,11 @@ class TopicState:
         self._what = written
         self.relation = f"{SCHEMA}.{quoted(sink)}"
 
-    def open(self, topic: TopicIdentity) -> tuple[Position, dict[int, int]]:
-        """What was written, and from where the topic has to be read on; nothing is known of a topic made anew."""
+    def open(self, topic: str, topic_id: str) -> tuple[Position, dict[int, int]]:
+        """What was written, and from where the topic has to be read on; nothing is known of a topic made anew.
+
+        Its id tells which topic it is, also after one of its name was deleted.
+        """
         with _writing, self._database.transaction() as cursor:
             cursor.execute(_TABLES)
             cursor.execute(
@@ -95,13 +90,13 @@ class TopicState:
                 f"SELECT topic, topic_id, written, generation, version, read FROM {_POSITIONS} WHERE name = ?",
                 [self._sink],
             )
-            if row is not None and (row[0], row[1]) == (topic.name, topic.topic_id):
+            if row is not None and (row[0], row[1]) == (topic, topic_id):
                 written = Position(row[3], row[4]) if row[2] == self._what else NOTHING
                 return written, {int(partition): offset for partition, offset in json.loads(row[5]).items()}
             self._clear(cursor)
             cursor.execute(
                 f"INSERT INTO {_POSITIONS} VALUES (?, ?, ?, ?, 0, 0, '{{}}')",
-                [self._sink, topic.name, topic.topic_id, self._what],
+                [self._sink, topic, topic_id, self._what],
             )
             return NOTHING, {}
 

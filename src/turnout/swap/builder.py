@@ -6,7 +6,7 @@ It refuses a plan that cannot be right before it makes anything, and removes eve
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from turnout.errors import TurnoutError, first_line
 from turnout.logs import about
-from turnout.plan.guards import BrokenGuard
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
@@ -46,7 +45,7 @@ class Cancelled(Exception):  # noqa: N818 - not an error
 class Builder:
     """Builds one generation at a time, on the orchestrator's thread."""
 
-    _generations: Generations
+    generations: Generations
     _lifecycle: Lifecycle
     _engine: Engine
     _stopping: threading.Event
@@ -59,7 +58,7 @@ class Builder:
 
     def validate(self, plan: Plan, check: Check = lambda: None) -> list[Sample]:
         """Check that the topics exist, can be read, and hold records that decode; TurnoutError names one that fails."""
-        for view in self._generations.layout(plan).views:
+        for view in self.generations.layout(plan).views:
             if (step := view.unmatchable_step) is not None:
                 hiding = " and ".join(join for join in Join if join.hides)
                 raise TurnoutError(
@@ -68,7 +67,7 @@ class Builder:
                     f"name another join: {hiding} show no right column, and a later step joins by one",
                 )
         with self._working():
-            samples = self._beside(lambda: self._generations.samples(plan), check)
+            samples = self._beside(lambda: self.generations.samples(plan), check)
         complaints = [complaint for sample in samples if (complaint := sample.complaint())]
         if complaints:
             raise TurnoutError(
@@ -101,14 +100,10 @@ class Builder:
             check()
         return result.result()
 
-    def check_written(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Check that topics that are written from now on exist; TurnoutError names the setting of one that does not."""
-        self._generations.check_written({path: topic for path, topic in after.items() if before.get(path) != topic})
-
     def estimate(self, plan: Plan, read: Collection[str] = ()) -> dict[str, Any]:
         """The parts of a dry run's report on where rows come from: kept rows and records to read of each source."""
         with self._working():
-            origins = self._generations.estimate(plan, read)
+            origins = self.generations.estimate(plan, read)
         return {
             "records": {source: origin.read for source, origin in origins.items()},
             "sources": origins_json(origins),
@@ -116,7 +111,7 @@ class Builder:
 
     def dry_run(self, plan: Plan, read: Collection[str], *, changes: bool) -> dict[str, Any]:
         """The report of a dry run; TurnoutError if the plan is refused."""
-        layout = self._generations.layout(plan)
+        layout = self.generations.layout(plan)
         samples = self.validate(plan)
         seen = {sample.source: sample.values for sample in samples}
         unmatched = {
@@ -140,7 +135,7 @@ class Builder:
     @contextlib.contextmanager
     def under_way(self, plan: Plan) -> Iterator[None]:
         """Show the progress of a build of this plan during the block."""
-        self._lifecycle.progress = BuildMeter(self._generations.ledger.upcoming_generation(), plan)
+        self._lifecycle.progress = BuildMeter(self.generations.ledger.upcoming_generation(), plan)
         try:
             yield
         finally:
@@ -161,15 +156,12 @@ class Builder:
         """
         check()
         started = time.monotonic()
-        self._generations.ledger.set_status(state=SwapState.BUILDING.value)
+        self.generations.ledger.set_status(state=SwapState.BUILDING.value)
         with self._working():
-            generation = (self._take_up(plan) if first else None) or self._generations.create(plan, read)
+            generation = (self._take_up(plan) if first else None) or self.generations.create(plan, read)
         with about(generation=generation.number):
             self._build(generation, started, check, guard, first=first)
         return generation
-
-    def broken_guards(self, before: Generation, after: Generation) -> list[BrokenGuard]:
-        return self._generations.broken_guards(before, after)
 
     def _build(
         self,
@@ -180,7 +172,7 @@ class Builder:
         *,
         first: bool,
     ) -> None:
-        say, lifecycle, plan = self._generations.say, self._lifecycle, generation.plan
+        say, lifecycle, plan = self.generations.say, self._lifecycle, generation.plan
         generation.state = SwapState.BUILDING
         lifecycle.begin(generation)
         if lifecycle.progress is not None:
@@ -232,7 +224,7 @@ class Builder:
     def catch_up(self, generation: Generation, check: Check, *, first: bool) -> None:
         """Wait until the views are built."""
         assert generation.query is not None
-        limit = self._generations.configuration.settings.swap.catch_up_timeout_seconds
+        limit = self.generations.configuration.settings.swap.catch_up_timeout_seconds
         deadline = time.monotonic() + limit
         while not generation.views_built:
             if self._stopping.is_set():
@@ -254,13 +246,13 @@ class Builder:
         if begun is None:
             return None
         if begun.plan != plan:
-            self._generations.clear(begun.generation)
+            self.generations.clear(begun.generation)
             return None
-        return self._generations.resume(begun)
+        return self.generations.resume(begun)
 
     def _enter(self, generation: Generation, state: SwapState) -> None:
         generation.state = state
-        self._generations.ledger.set_status(state=state.value)
+        self.generations.ledger.set_status(state=state.value)
 
 
 def _build_failed(why: str) -> TurnoutError:

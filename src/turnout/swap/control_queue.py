@@ -16,12 +16,12 @@ from turnout.config import Settings
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
 from turnout.kafka.control_topic import Acknowledgements, ControlReader, ControlRecord
+from turnout.logs import Say
 from turnout.plan.control import MAX_MESSAGE_BYTES, ControlMessage, ControlRejected, Outcome
 from turnout.plan.control_parsing import kept_text, parse_message
 from turnout.plan.swap_rules import ParsedMessage
 from turnout.store.database import store_failed
 from turnout.store.ledger import Ledger, MessageRecord
-from turnout.swap.health import Say
 
 log = logging.getLogger("turnout")
 
@@ -105,16 +105,9 @@ class ControlQueue:
             self._queue = sorted([*kept, *self._queue], key=lambda message: message.record.number)
         control, kafka = self._settings.control, self._settings.control_kafka
         if control.ack_topic and self._acks is None:
-            self._acks = Acknowledgements(kafka, control.ack_topic, lambda text: self._say("WARNING", text))
+            self._acks = Acknowledgements(kafka, control.ack_topic, self._say)
             self._acknowledge()
-        reader = ControlReader(
-            kafka,
-            control.topic,
-            self._ledger.control_positions(),
-            self.deliver,
-            warn=lambda text: self._say("WARNING", text),
-            info=lambda text: self._say("INFO", text),
-        )
+        reader = ControlReader(kafka, control.topic, self._ledger.control_positions(), self.deliver, self._say)
         reader.start()
         self._reader = reader
 

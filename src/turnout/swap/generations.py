@@ -23,7 +23,7 @@ from turnout.kafka.lag import EndWatch
 from turnout.kafka.lost_records import Gap, LostRecords
 from turnout.kafka.security import java_properties
 from turnout.kafka.topics import Topics
-from turnout.logs import about
+from turnout.logs import Say, about
 from turnout.plan.control import clipped
 from turnout.plan.guards import BrokenGuard, broken_guards
 from turnout.plan.offsets import Lost, Offsets
@@ -43,7 +43,6 @@ from turnout.store.kept_sources import KeptTopics, SourceOrigin, origins_json, o
 from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
 from turnout.store.query.windows import newest_record
 from turnout.swap.build_progress import BuildMeter
-from turnout.swap.health import Say
 from turnout.swap.metrics import Counters
 
 if TYPE_CHECKING:
@@ -263,11 +262,12 @@ class Generations:
         largest = self.configuration.settings.kafka.max_record_megabytes << 20
         return take_samples(layout, values, self._schemas(plan), largest)
 
-    def check_written(self, topics: Mapping[str, str]) -> None:
-        """Check that topics exist, given by the paths of their settings; TurnoutError names one that does not."""
-        for path, topic in topics.items():
+    def check_written(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        """Check that topics that are written from now on exist; TurnoutError names the setting of one that does not."""
+        for path, topic in after.items():
             try:
-                self._clients.topics.end_offsets([topic])
+                if before.get(path) != topic:
+                    self._clients.topics.end_offsets([topic])
             except TurnoutError as error:
                 raise TurnoutError(error.code, f"{path}: {error.message}", error.hint, status=error.status) from None
 

@@ -4,12 +4,10 @@ The modules of `swap` report here; any thread may read the readiness.
 """
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-Say = Callable[[str, str], None]
-"""Logs a line: level, text."""
+from turnout.logs import Say
 
 
 class Subject(Enum):

@@ -12,13 +12,13 @@ import duckdb
 
 from turnout.config.settings import SwapSettings
 from turnout.errors import TurnoutError, first_line
-from turnout.logs import about
+from turnout.logs import Say, about
 from turnout.plan.swap_rules import SwapState, to_retire
 from turnout.store.database import is_store_failure, store_failed
 from turnout.store.ledger import CandidateRecord
 from turnout.swap.build_progress import BuildMeter
 from turnout.swap.generations import Generation, Generations
-from turnout.swap.health import Health, Say, Subject
+from turnout.swap.health import Health, Subject
 from turnout_client.retries import growing_pause
 
 log = logging.getLogger("turnout")

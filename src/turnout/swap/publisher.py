@@ -17,7 +17,7 @@ from turnout.config import Settings
 from turnout.config.changes import SettingChange, compare
 from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
-from turnout.logs import about
+from turnout.logs import Say, about
 from turnout.plan.control import Action, ControlMessage, Outcome
 from turnout.plan.guards import BrokenGuard
 from turnout.plan.plan import Plan
@@ -30,7 +30,6 @@ from turnout.store.ledger import CandidateRecord, Ledger, SwapRecord
 from turnout.swap.applies import Apply, described
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.generations import Generation
-from turnout.swap.health import Say
 from turnout.swap.lifecycle import Lifecycle
 
 GUARD_BROKEN = "guard_broken"

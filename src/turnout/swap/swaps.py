@@ -11,7 +11,7 @@ from typing import Any
 from turnout.config.configuration import Configuration
 from turnout.config.settings import OnBreak
 from turnout.errors import ConfigError, TurnoutError
-from turnout.logs import about
+from turnout.logs import Say, about
 from turnout.plan.control import Action, ApplyRequest, ControlMessage, ControlRejected, Outcome, resolve
 from turnout.plan.guards import BrokenGuard
 from turnout.plan.plan import Plan
@@ -23,7 +23,6 @@ from turnout.swap.applies import apply_of
 from turnout.swap.builder import Builder, Cancelled
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.generations import Generation
-from turnout.swap.health import Say
 from turnout.swap.lifecycle import Lifecycle
 from turnout.swap.publisher import GUARD_BROKEN, Publisher, SwapRequest
 
@@ -131,7 +130,7 @@ class Swaps:
     def _apply(self, message: QueuedMessage, decision: Decision) -> None:
         """Put another configuration in force: at once, or with a generation that is built by it."""
         assert isinstance(message.parsed, ApplyRequest)
-        dry_run = message.parsed.dry_run
+        dry_run, now = message.parsed.dry_run, self._configuration.settings
         try:
             apply = apply_of(self._configuration, message.parsed, self._publisher.plan)
         except ControlRejected as error:
@@ -139,7 +138,7 @@ class Swaps:
             return
         request = SwapRequest([message], replace(decision, plan=apply.plan), apply)
         try:
-            self._builder.check_written(self._configuration.settings.written_topics, apply.settings.written_topics)
+            self._builder.generations.check_written(now.written_topics, apply.settings.written_topics)
         except TurnoutError as error:
             if dry_run:
                 self._reject(message, error, apply.report)
@@ -231,7 +230,7 @@ class Swaps:
     def _broken_guards(self, asker: QueuedMessage | None, generation: Generation) -> list[BrokenGuard]:
         """The guards that a generation breaks, unless the message passes over them."""
         live = self._lifecycle.live
-        return [] if live is None or _forces(asker) else self._builder.broken_guards(live, generation)
+        return [] if live is None or _forces(asker) else self._builder.generations.broken_guards(live, generation)
 
     def _publish(self, generation: Generation, request: SwapRequest) -> None:
         """Publish a generation that breaks no guard, and have it watched if that is configured."""
@@ -244,7 +243,7 @@ class Swaps:
     def watch(self) -> None:
         """Look at the guards again when the linger time ends; publish the generation before if one is broken."""
         old, live = self._lifecycle.end_of_watch(), self._lifecycle.live
-        if old is None or live is None or not (broken := self._builder.broken_guards(old, live)):
+        if old is None or live is None or not (broken := self._builder.generations.broken_guards(old, live)):
             return
         why = f"generation {live.number} breaks guards: {'; '.join(map(str, broken))}"
         self._say("ERROR", f"{why}; generation {old.number} is published again")
