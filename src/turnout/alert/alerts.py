@@ -229,7 +229,7 @@ class Alerts:
         """Run these alerts from now on; one whose table and condition stay goes on with the rows that it knows."""
         going = [one for name, one in self._running.items() if settings.get(name) != one.settings]
         with self._stepping:
-            stop_all(going, 5.0)
+            stop_all([one.stop for one in going], 5.0)
             kept = {name: one for name, one in self._running.items() if one not in going}
             with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
                 self._events.forget_others(settings.keys())
@@ -248,7 +248,7 @@ class Alerts:
         deadline = time.monotonic() + timeout_seconds
         if self._thread.is_alive():
             self._thread.join(timeout_seconds)
-        stop_all(self._running.values(), max(0.0, deadline - time.monotonic()))
+        stop_all([one.stop for one in self._running.values()], max(0.0, deadline - time.monotonic()))
 
     def status(self) -> list[AlertStatus]:
         """Each alert, with its rows and what waits; asks the store."""

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import duckdb
 
@@ -206,17 +205,13 @@ def _swapped(headers: list[Header], number: int, count: int) -> list[Header]:
     return [*headers, ("turnout.swap", b"only" if count == 1 else b"begin" if number == 1 else b"end")]
 
 
-class _Stoppable(Protocol):
-    def stop(self, timeout_seconds: float) -> None: ...
-
-
-def stop_all(running: Collection[_Stoppable], timeout_seconds: float) -> None:
-    """Stop all at the same time, within one bounded time."""
+def stop_all(stops: Collection[Callable[[float], None]], timeout_seconds: float) -> None:
+    """Stop all at the same time, within one bounded time; each takes the seconds that it may wait."""
     deadline = time.monotonic() + timeout_seconds
-    for one in running:
-        one.stop(0.0)
-    for one in running:
-        one.stop(max(0.0, deadline - time.monotonic()))
+    for stop in stops:
+        stop(0.0)
+    for stop in stops:
+        stop(max(0.0, deadline - time.monotonic()))
 
 
 class Sinks:
@@ -235,7 +230,7 @@ class Sinks:
         A sink that starts writes the difference between what its topic holds and what is shown.
         """
         going = [sink for name, sink in self._running.items() if settings.get(name) != sink.settings]
-        stop_all(going, 5.0)
+        stop_all([sink.stop for sink in going], 5.0)
         kept = {name: sink for name, sink in self._running.items() if sink not in going}
         with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
             forget_others(self._database, settings.keys())
@@ -246,7 +241,7 @@ class Sinks:
 
     def stop(self, timeout_seconds: float = 5.0) -> None:
         self._database.feed.leave(self._committed)
-        stop_all(self._running.values(), timeout_seconds)
+        stop_all([sink.stop for sink in self._running.values()], timeout_seconds)
         if self._registry is not None:
             self._registry.close()
 
