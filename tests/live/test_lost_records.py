@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from turnout.errors import TurnoutError
-from turnout.kafka.lost_records import MOST_WAITING, Gap, LostRecords
+from turnout.kafka.lost_records import MOST_WAITING, LostRecords
 from turnout.kafka.topics import Topics
 from turnout.plan.offsets import Lost
 from turnout.testing import patience, wait_until
@@ -54,7 +54,7 @@ def gaps(broker: Broker) -> Iterator[LostRecords]:
 def test_only_what_retention_took_is_told(gaps: LostRecords) -> None:
     told: list[Lost] = []
     places = [("compacted", 3, 9), ("gone", 1, 2), ("taken", 10, 60), ("taken", 10, 40), ("taken", 55, 60)]
-    gaps.check([Gap(topic, 0, start, end, told.append) for topic, start, end in places])
+    gaps.check([(topic, 0, start, end) for topic, start, end in places], told.append)
     wait_until(lambda: len(told) == 2, what="the losses to be told")
     assert told == [Lost("taken", 0, 10, 50), Lost("taken", 0, 10, 40)]
 
@@ -62,7 +62,7 @@ def test_only_what_retention_took_is_told(gaps: LostRecords) -> None:
 def test_a_loss_is_told_once_kafka_answers_again(broker: Broker, gaps: LostRecords) -> None:
     told: list[Lost] = []
     broker.away = True
-    gaps.check([Gap("taken", 0, 10, 60, told.append)])
+    gaps.check([("taken", 0, 10, 60)], told.append)
     wait_until(lambda: broker.asked >= 3, what="Kafka to be asked again and again")
     assert told == []
     broker.away = False
@@ -73,8 +73,8 @@ def test_a_loss_is_told_once_kafka_answers_again(broker: Broker, gaps: LostRecor
 def test_asking_never_waits_for_kafka(broker: Broker, gaps: LostRecords) -> None:
     told: list[Lost] = []
     broker.answers.clear()
-    gaps.check([Gap("taken", 0, 10, 60, told.append)])
-    gaps.check([Gap("compacted", 0, 0, 1, told.append)] * (2 * MOST_WAITING))
+    gaps.check([("taken", 0, 10, 60)], told.append)
+    gaps.check([("compacted", 0, 0, 1)] * (2 * MOST_WAITING), told.append)
     assert told == []
     broker.answers.set()
     wait_until(lambda: bool(told), what="the loss to be told")
@@ -86,8 +86,8 @@ def test_a_listener_that_fails_ends_nothing(gaps: LostRecords) -> None:
     def fail(lost: Lost) -> None:
         raise ValueError("no")
 
-    gaps.check([Gap("taken", 0, 10, 60, fail)])
-    gaps.check([Gap("taken", 1, 10, 60, told.append)])
+    gaps.check([("taken", 0, 10, 60)], fail)
+    gaps.check([("taken", 1, 10, 60)], told.append)
     wait_until(lambda: bool(told), what="the loss to be told")
 
 
@@ -101,6 +101,6 @@ def test_a_client_that_cannot_be_made_at_first_is_made_later(broker: Broker) -> 
         return cast(Topics, broker)
 
     gaps = LostRecords(connect, retry_seconds=0.01)
-    gaps.check([Gap("taken", 0, 10, 60, told.append)])
+    gaps.check([("taken", 0, 10, 60)], told.append)
     wait_until(lambda: bool(told), what="the loss to be told")
     gaps.stop()

@@ -91,6 +91,10 @@ class Offsets:
         return Offsets({place: offset for place, offset in self.next.items() if place[0] == name})
 
 
+Gap = tuple[str, int, int, int]
+"""Topic, partition, and the offsets from the first to the second, not with it, that no record was read of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
     """Records of one partition that were gone before they could be read: from `start` up to, not with, `end`."""

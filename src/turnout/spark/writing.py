@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from turnout.decode.shape import Decoded
-from turnout.plan.offsets import Lost, Offsets
+from turnout.plan.offsets import Gap, Lost, Offsets
 from turnout.plan.tables import ViewTable
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.spark.jvm.checkpoints import folder_at
@@ -56,10 +56,6 @@ class BatchReport:
     """Milliseconds since 1970."""
 
 
-Gap = tuple[str, int, int, int]
-"""Topic, partition, and the offsets from the first to the second, not with it, that no record was read of."""
-
-
 class Listener(Protocol):
     """Hears of batches and losses after their transaction, on the thread that stores; must not block."""
 
@@ -68,7 +64,7 @@ class Listener(Protocol):
     def building_views(self, done: float) -> None:
         """Hear which share of the views is built, while they are built for the first time."""
 
-    def lost(self, generation: int, lost: Lost) -> None: ...
+    def lost(self, lost: Lost) -> None: ...
 
     def gaps(self, found: Sequence[Gap]) -> None: ...
 
@@ -141,7 +137,7 @@ class Writer:
                 self._write(batch, view, partial(_share, index, len(views)))
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
         for one in lost:
-            self.listener.lost(self.tables.generation, one)
+            self.listener.lost(one)
         if gaps:
             self.listener.gaps(gaps)
         self.listener.batch_done(

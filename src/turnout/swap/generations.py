@@ -20,13 +20,13 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout.kafka.clients import bulk_properties
 from turnout.kafka.diagnosis import explain, without_secrets
 from turnout.kafka.lag import EndWatch
-from turnout.kafka.lost_records import Gap, LostRecords
+from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.security import java_properties
 from turnout.kafka.topics import Topics
 from turnout.logs import Say, about
 from turnout.plan.control import clipped
 from turnout.plan.guards import BrokenGuard, broken_guards
-from turnout.plan.offsets import Lost, Offsets
+from turnout.plan.offsets import Gap, Lost, Offsets
 from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import SwapState
 from turnout.plan.tables import Layout
@@ -180,12 +180,12 @@ class Generation:
             self._said[subject] = now
             self._tell(level, text)
 
-    def lost(self, generation: int, lost: Lost) -> None:
+    def lost(self, lost: Lost) -> None:
         self._tell("WARNING", str(lost))
 
-    def gaps(self, found: Sequence[tuple[str, int, int, int]]) -> None:
-        """Have missing records looked into: topic, partition, first offset, and the one after the last."""
-        self._clients.lost_records.check([Gap(*place, report=partial(self.lost, self.number)) for place in found])
+    def gaps(self, found: Sequence[Gap]) -> None:
+        """Have missing records looked into."""
+        self._clients.lost_records.check(found, self.lost)
 
     def denied(self, topic: str, read: Offsets) -> bool:
         """Whether a topic that was read up to `read` exists, but was hidden; TurnoutError if Kafka does not answer."""
