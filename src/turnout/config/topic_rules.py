@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from turnout.config.settings import ControlSettings, KafkaSettings, Settings
+from turnout.config.settings import KafkaSettings, Settings
 
 INTERNAL = "__"
 """Names of Kafka's own topics begin so, such as `__consumer_offsets`."""
@@ -30,7 +30,7 @@ class TopicRules:
     @classmethod
     def of(cls, settings: Settings) -> TopicRules:
         configured = frozenset(source.topic for source in settings.sources.values())
-        taken = taken_topics(settings.kafka, settings.control, settings.dead_letter_topic)
+        taken = taken_topics(settings)
         taken |= {
             topic: f"is where {path.removesuffix('.topic')} writes" for path, topic in settings.written_topics.items()
         }
@@ -47,17 +47,15 @@ class TopicRules:
         return f"topic {topic!r} is not allowed here", f"control.topics allows {patterns}, and the topics of the file"
 
 
-def taken_topics(
-    kafka: KafkaSettings | None, control: ControlSettings | None, dead_letter_topic: object
-) -> dict[str, str]:
+def taken_topics(settings: Settings) -> dict[str, str]:
     """Topics of the data's cluster that no source may read, and what each is."""
-    taken = {}
-    if control is not None and one_cluster(kafka, control.kafka):
+    control, taken = settings.control, {}
+    if one_cluster(settings.kafka, control.kafka):
         taken[control.topic] = "is the control topic"
         if control.ack_topic is not None:
             taken[control.ack_topic] = "is where outcomes are written (control.ack_topic)"
-    if isinstance(dead_letter_topic, str):
-        taken[dead_letter_topic] = "is where bad records are written (dead_letter_topic)"
+    if settings.dead_letter_topic is not None:
+        taken[settings.dead_letter_topic] = "is where bad records are written (dead_letter_topic)"
     return taken
 
 

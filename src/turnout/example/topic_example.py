@@ -125,7 +125,7 @@ class TopicExample:
 
 def look_at(topic: str, settings: Settings, records: int, timeout_seconds: float = TIMEOUT_SECONDS) -> TopicExample:
     """Look at the newest `records` records of a topic of the data's cluster."""
-    taken = taken_topics(settings.kafka, settings.control, settings.dead_letter_topic)
+    taken = taken_topics(settings)
     if why := reserved(topic, taken):
         raise TurnoutError("bad_example", f"topic {topic!r} {why}", "name a topic that holds records of a source")
     with closing(Topics(settings.kafka, timeout_seconds, taken)) as topics:
