@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -231,6 +232,19 @@ class Reads:
             f"{self.running} reads are under way, {self._of(client)} of them of this client",
             "wait until your others have ended, or end them; or raise server.max_reads_per_client, server.max_reads",
         )
+
+
+def timed(work: Callable[[StoreRead], T], note: Callable[[float], None]) -> Callable[[StoreRead], T]:
+    """The work of a read, which notes how many seconds it took."""
+
+    def run(store: StoreRead) -> T:
+        began = time.perf_counter()
+        try:
+            return work(store)
+        finally:
+            note(time.perf_counter() - began)
+
+    return run
 
 
 def _too_long(seconds: float) -> TurnoutError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -25,9 +25,8 @@ from turnout.serve.reads import Reads, StoreRead
 from turnout.serve.responses import json_object, rows_json, to_json
 from turnout.store.database import give_back
 from turnout.store.feed import Delta, Wanted
-from turnout.store.identity import ROW
 from turnout.store.query.window_rows import TrackedWindow, track_window
-from turnout.store.query.windows import Window
+from turnout.store.query.windows import Positions, Window
 from turnout_client.messages import SNAPSHOT_PART_ROWS
 
 KEPT_CHANGES = 2_000
@@ -115,12 +114,10 @@ class TableSnapshot:
     def _body(self, client: str, start: int) -> asyncio.Future[bytes]:
         body = self._encoded.get(start)
         if body is None:
-            body = self._encoded[start] = asyncio.ensure_future(self._encode(client, start))
+            encode = partial(snapshot_part, self.tracked, self.reason, start)
+            work = retried(lambda: self._reads.run([client], lambda _: encode()), "a snapshot cannot be encoded")
+            body = self._encoded[start] = asyncio.ensure_future(work)
         return body
-
-    async def _encode(self, client: str, start: int) -> bytes:
-        encode = partial(snapshot_part, self.tracked, self.reason, start)
-        return await retried(lambda: self._reads.run([client], lambda _: encode()), "a snapshot cannot be encoded")
 
 
 class SharedChanges(Shared):
@@ -150,14 +147,15 @@ class SharedChanges(Shared):
         """All columns: an update that changes nothing is not sent."""
         return Wanted(every=True)
 
-    def join(self, subscription: Subscription, seen: Position | None) -> None:
+    def join(self, subscription: Subscription) -> None:
         """Add a subscription: it gets what its client has not seen, or else a snapshot."""
         subscription.fall_behind = self._fall_behind
+        seen = subscription.seen
         missed = self._history.since(seen, self.position.version) if seen and self.position else None
         if missed is None:
-            self._bring(subscription, "subscribed", seen)
+            self._bring(subscription, "subscribed")
             return
-        self._subscriptions[subscription] = self.position
+        self._subscriptions[subscription], subscription.seen = self.position, None
         if not missed and seen:
             subscription.replace("current", current_body(self._window.table, seen))
         for body in missed:
@@ -173,8 +171,8 @@ class SharedChanges(Shared):
         for task in self._joining.values():
             task.cancel()
 
-    def _table_moved(self, position: Position, deltas: Deltas) -> None:
-        super()._table_moved(position, {} if self._compares else deltas)
+    def notify(self, positions: Positions, deltas: Mapping[str, Deltas]) -> None:
+        super().notify(positions, {} if self._compares else deltas)
 
     # -- one subscription, until it is with the others
 
@@ -183,17 +181,17 @@ class SharedChanges(Shared):
         if subscription in self._subscriptions:
             self._bring(subscription, "behind")
 
-    def _bring(self, subscription: Subscription, reason: Reason, seen: Position | None = None) -> None:
-        """Bring a subscription to the position of the others, by a snapshot; `seen` is what its client has."""
+    def _bring(self, subscription: Subscription, reason: Reason) -> None:
+        """Bring a subscription to the position of the others, by a snapshot."""
         self._subscriptions[subscription] = None
         if (earlier := self._joining.pop(subscription, None)) is not None:
             earlier.cancel()
-        task = self._joining[subscription] = asyncio.ensure_future(self._bring_in(subscription, reason, seen))
+        task = self._joining[subscription] = asyncio.ensure_future(self._bring_in(subscription, reason))
         task.add_done_callback(
             lambda done: self._joining.pop(subscription) if self._joining.get(subscription) is done else None
         )
 
-    async def _bring_in(self, subscription: Subscription, reason: Reason, seen: Position | None) -> None:
+    async def _bring_in(self, subscription: Subscription, reason: Reason) -> None:
         fault = f"a snapshot of {self._window.table} cannot be read"
         try:
             async with self._readers.snapshot_turn(subscription.client):
@@ -201,7 +199,7 @@ class SharedChanges(Shared):
                     snapshot = await retried(lambda: self._snapshot(reason, subscription.client), fault)
                     if snapshot is None:
                         await asyncio.sleep(ROOM_SECONDS)
-                    elif subscription in self._subscriptions and self._admit(subscription, snapshot, seen):
+                    elif subscription in self._subscriptions and self._admit(subscription, snapshot):
                         return
                     else:
                         await asyncio.sleep(_AGAIN_SECONDS)
@@ -211,7 +209,7 @@ class SharedChanges(Shared):
             if not self._subscriptions:
                 self._ended()
 
-    def _admit(self, subscription: Subscription, snapshot: TableSnapshot, seen: Position | None) -> bool:
+    def _admit(self, subscription: Subscription, snapshot: TableSnapshot) -> bool:
         """Send a snapshot; False where it does not meet what the others were sent: then it has to be read again."""
         if self.position is None:
             self._begin_at(snapshot)
@@ -220,13 +218,13 @@ class SharedChanges(Shared):
         later = [] if at.reaches(self.position) else self._history.since(at, self.position.version)
         if later is None:
             return False
-        if at == seen:
+        if at == subscription.seen:
             subscription.replace("current", current_body(self._window.table, at))
         else:
             subscription.replace("snapshot", *snapshot.parts(subscription.client))
         for body in later:
             subscription.add_changes(body)
-        self._subscriptions[subscription] = max(at, self.position)
+        self._subscriptions[subscription], subscription.seen = max(at, self.position), None
         return True
 
     async def _snapshot(self, reason: Reason, client: str) -> TableSnapshot | None:
@@ -305,7 +303,8 @@ class SharedChanges(Shared):
         if fresh.result.position.generation != known.result.position.generation:
             self._start_over("swap")
             return
-        await self._send(Delta(_with_ids(known), _with_ids(fresh)), fresh.result.position)
+        # The rows of a whole table have their ids in the last column.
+        await self._send(Delta(known.rows, fresh.rows), fresh.result.position)
         self._known = fresh
 
     async def _send(self, delta: Delta, position: Position) -> None:
@@ -359,10 +358,6 @@ class SharedChanges(Shared):
         self._history.begin(self.position.generation)
         # Commits that were heard while the snapshot was read may lie beyond it.
         self._woken.set()
-
-
-def _with_ids(tracked: TrackedWindow) -> pa.Table:
-    return tracked.result.rows.append_column(ROW, tracked.ids)
 
 
 def snapshot_starts(tracked: TrackedWindow) -> range:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.metadata import version
 
 from pydantic import BaseModel, ValidationError
@@ -57,16 +57,8 @@ SMALL_BYTES = 4_000
 _SPEAKING = Rate(per_second=50, burst=200)
 _NUMBERS = itertools.count()
 
-Subject = Window | Summary | AskedSql | DifferenceQuestion
-
-_KINDS: Mapping[str, Callable[..., Shared]] = {
-    "window": SharedWindow,
-    "changes": SharedChanges,
-    "summary": SharedSummary,
-    "difference": SharedDifference,
-    "sql": SharedSql,
-}
-"""What follows a subject, by the type of the message that asks for it."""
+Subject = tuple[Callable[..., Shared], Window | Summary | AskedSql | DifferenceQuestion]
+"""What a subscription asks for, and the class that follows it."""
 
 
 class _Identified(BaseModel):
@@ -218,9 +210,9 @@ class Viewer:
             self._live.access.check_sql(self._websocket.scope)
         if isinstance(request, SummaryRequest):
             subscription.history_seconds = request.history
-        resume = getattr(request, "resume", None)
-        seen = Position(resume.generation, resume.version) if resume else None
-        return self._live.hub.follow(_KINDS[request.type], subject, subscription, seen)
+        if (resume := getattr(request, "resume", None)) is not None:
+            subscription.seen = Position(resume.generation, resume.version)
+        return self._live.hub.follow(*subject, subscription)
 
 
 def parsed(raw: str | bytes) -> Asked:
@@ -236,12 +228,12 @@ def parsed(raw: str | bytes) -> Asked:
 
 def _subject(asked: ClientMessage) -> Subject | None:
     if isinstance(asked, ChangesRequest):
-        return Window(asked.table, columns=_columns(asked.columns))
+        return SharedChanges, Window(asked.table, columns=_columns(asked.columns))
     if isinstance(asked, SqlRequest):
-        return AskedSql(asked.sql, asked.limit, None if asked.live else next(_NUMBERS))
+        return SharedSql, AskedSql(asked.sql, asked.limit, None if asked.live else next(_NUMBERS))
     if isinstance(asked, SummaryRequest):
         by, values, where = parse_by(asked.by), parse_values(asked.values), _terms(asked.where)
-        return Summary(asked.table, by, values, where, parse_order(asked.sort), asked.limit)
+        return SharedSummary, Summary(asked.table, by, values, where, parse_order(asked.sort), asked.limit)
     if not isinstance(asked, WindowRequest | DifferenceRequest):
         return None
     window = Window(
@@ -253,8 +245,8 @@ def _subject(asked: ClientMessage) -> Subject | None:
         limit=asked.limit,
     )
     if isinstance(asked, WindowRequest):
-        return window
-    return DifferenceQuestion(window, asked.from_, asked.to, asked.change)
+        return SharedWindow, window
+    return SharedDifference, DifferenceQuestion(window, asked.from_, asked.to, asked.change)
 
 
 def _terms(given: Where) -> tuple[Term, ...]:

@@ -52,8 +52,8 @@ class Hub:
         # Threads of their own: however many windows have to be read, all others hear of what changed.
         self._positions_thread, self._status_thread = Threads(1, "positions"), Threads(1, "status")
         self._shared: dict[_Key, Shared] = {}
-        self._leaving: dict[_Key, tuple[str, asyncio.TimerHandle]] = {}
-        """The last client of what nobody follows for now, and the timer after which it is forgotten."""
+        self._leaving: dict[_Key, asyncio.TimerHandle] = {}
+        """The timers after which what nobody follows for now is forgotten."""
         self._of_status: set[Subscription] = set()
         self._commits: deque[Commit] = deque(maxlen=MAX_COMMITS)
         self._woken = asyncio.Event()
@@ -67,7 +67,6 @@ class Hub:
         kind: Callable[[A, Readers, Callable[[], None]], Shared],
         asked: A,
         subscription: Subscription,
-        seen: Position | None = None,
     ) -> Callable[[], None]:
         """Send what was asked for, of one kind, to the subscription from now on; the answer ends it."""
         self._start()
@@ -78,7 +77,7 @@ class Hub:
             shared = self._shared[key] = kind(asked, self.readers, lambda: self._forget(key))
             self._want()
         self._stop_timer(key)
-        shared.join(subscription, seen)
+        shared.join(subscription)
         return lambda: self._leave(key, shared, subscription)
 
     def follow_status(self, subscription: Subscription) -> Callable[[], None]:
@@ -116,9 +115,8 @@ class Hub:
         if not shared.resume_seconds:
             self._forget(key)
             return
-        timer = self._loop.call_later(shared.resume_seconds, self._forget, key)
-        self._leaving[key] = subscription.client, timer
-        of_client = [known for known, (client, _) in self._leaving.items() if client == subscription.client]
+        self._leaving[key] = self._loop.call_later(shared.resume_seconds, self._forget, key)
+        of_client = [known for known in self._leaving if self._shared[known].last_client == subscription.client]
         for oldest in of_client[:-KEPT_FOR_ONE]:
             self._forget(oldest)
 
@@ -130,8 +128,8 @@ class Hub:
         self._rest()
 
     def _stop_timer(self, key: _Key) -> None:
-        if (leaving := self._leaving.pop(key, None)) is not None:
-            leaving[1].cancel()
+        if (timer := self._leaving.pop(key, None)) is not None:
+            timer.cancel()
 
     def _want(self) -> None:
         self._database.feed.want(

@@ -71,8 +71,12 @@ class Subscription:
         self.client = outbox.client
         self.id = identity
         self.closed = False
+        self.seen: Position | None = None
+        """The position that its client has already, until it was sent something."""
         self.history_seconds = 0
         """The seconds of a summary's history that the client asked for."""
+        self.history_sent: int | None = None
+        """The time of the newest point of the history that it was sent."""
         self.fall_behind: Callable[[Subscription], None] | None = None
         self._waiting: deque[tuple[str, bytes | Part]] = deque()
         self._changes = self._bytes = 0
@@ -82,7 +86,7 @@ class Subscription:
         """Send these in place of all that waits: they are newer, or the end of the subscription."""
         self.clear()
         self._waiting.extend((kind, body) for body in bodies)
-        self._ready()
+        self._outbox.ready(self)
 
     def add_changes(self, body: bytes) -> None:
         """Send these after what waits."""
@@ -93,7 +97,7 @@ class Subscription:
         self._bytes += len(body)
         if self._changes > MAX_WAITING_CHANGES or self._bytes > MAX_WAITING_BYTES:
             self.drop_changes()
-        self._ready()
+        self._outbox.ready(self)
 
     def drop_changes(self) -> None:
         """Drop changes that were not read; a client that reads again gets a snapshot."""
@@ -123,10 +127,6 @@ class Subscription:
         self._changes = self._bytes = 0
         self._behind = False
 
-    def _ready(self) -> None:
-        if not self.closed:
-            self._outbox.ready(self)
-
 
 class Outbox:
     """Everything that waits for one client; its subscriptions take turns."""
@@ -145,8 +145,9 @@ class Outbox:
         self._woken.set()
 
     def ready(self, subscription: Subscription) -> None:
-        self._ready[subscription] = None
-        self._woken.set()
+        if not subscription.closed:
+            self._ready[subscription] = None
+            self._woken.set()
 
     def remove(self, subscription: Subscription) -> None:
         subscription.closed = True

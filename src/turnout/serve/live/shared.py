@@ -22,7 +22,7 @@ from turnout.plan.position import Position
 from turnout.serve.limits import HeldBytes
 from turnout.serve.live.outbox import Subscription, problem_body
 from turnout.serve.live.summary_history import Histories
-from turnout.serve.reads import Reads, StoreRead
+from turnout.serve.reads import Reads, StoreRead, timed
 from turnout.serve.responses import json_object
 from turnout.serve.rounds import Rounds, Threads, Turns
 from turnout.store.feed import Delta, Wanted
@@ -191,7 +191,7 @@ class Readers:
 
 
 class Shared:
-    """One subject with its subscriptions, each with the position that its client has. Used on the event loop.
+    """One subject with its subscriptions, each with the position that it was sent. Used on the event loop.
 
     The subject is a table, as clients name it (`users_ui`, `users_ui@7`); a SELECT has None.
     """
@@ -212,6 +212,8 @@ class Shared:
             self.table, self.generation = split_name(subject)
         self.position: Position | None = None
         """How far its subscriptions have been sent; None before the first read."""
+        self.last_client = ""
+        """The client that left last."""
         self._readers = readers
         self._ended = ended
         self._subscriptions: dict[Subscription, Position | None] = {}
@@ -231,8 +233,8 @@ class Shared:
         """The columns that its deltas must have; None where it needs no deltas."""
         raise NotImplementedError
 
-    def join(self, subscription: Subscription, seen: Position | None) -> None:
-        """Add a subscription of a client that has what `seen` says."""
+    def join(self, subscription: Subscription) -> None:
+        """Add a subscription."""
         raise NotImplementedError
 
     async def _advance(self) -> None:
@@ -242,6 +244,7 @@ class Shared:
     def leave(self, subscription: Subscription) -> bool:
         """Remove a subscription; whether others remain."""
         self._subscriptions.pop(subscription, None)
+        self.last_client = subscription.client
         return bool(self._subscriptions)
 
     def close(self) -> None:
@@ -249,13 +252,12 @@ class Shared:
 
     def notify(self, positions: Positions, deltas: Mapping[str, Deltas]) -> None:
         """Take the positions of all tables, and what led there, by table."""
-        if self.subject is not None and self.table is not None:
-            self._table_moved(positions.of(self.subject), deltas.get(self.table, {}))
-
-    def _table_moved(self, position: Position, deltas: Deltas) -> None:
+        if self.subject is None or self.table is None:
+            return
+        position = positions.of(self.subject)
         # Also what leads beyond the position: it was committed after that was read. Not the deltas of other
         # generations, which would only pile up.
-        known = {**self._deltas, **deltas}
+        known = {**self._deltas, **deltas.get(self.table, {})}
         self._deltas = {at: delta for at, delta in known.items() if at.generation == position.generation}
         if len(self._deltas) > MAX_DELTAS:
             self._deltas.clear()
@@ -354,8 +356,8 @@ class SharedState(Shared, Generic[S]):
 
     _state: S | None = None
 
-    def join(self, subscription: Subscription, seen: Position | None) -> None:
-        self._subscriptions[subscription] = seen
+    def join(self, subscription: Subscription) -> None:
+        self._subscriptions[subscription] = None
         if self._state is not None:
             self._send_to(subscription, self._state)
             self._charge(self._size(self._state))
@@ -398,23 +400,19 @@ class SharedComputed(SharedState[S]):
     _took_seconds = 0.0
 
     async def _compute(self, work: Callable[[StoreRead], T], *, large: bool, sliced: bool = False) -> T:
-        def timed(store: StoreRead) -> T:
-            began = time.perf_counter()
-            try:
-                return work(store)
-            finally:
-                self._took_seconds = time.perf_counter() - began
-                self.pause_seconds = max(self.least_pause_seconds, RESTS * self._took_seconds)
+        def note(seconds: float) -> None:
+            self._took_seconds = seconds
+            self.pause_seconds = max(self.least_pause_seconds, RESTS * seconds)
 
-        clients = clients_of(self._subscriptions)
+        work, clients = timed(work, note), clients_of(self._subscriptions)
         if self._state is None:
             # The first answer has the place of a client, as any other read of it.
-            return await self._readers.reads.run(clients, timed, large=large, sliced=sliced)
+            return await self._readers.reads.run(clients, work, large=large, sliced=sliced)
         quick = self._took_seconds < _SLOW_SECONDS
         # A place of all computations: a client that has none left must not hold up all others.
         place = ["quick answers" if quick else "slow answers"]
         turns = self._readers.quick if quick else self._readers.slow
-        again: T = await turns.ask(min(clients, default=""), lambda: self._readers.reads.run(place, timed, large=large))
+        again: T = await turns.ask(min(clients, default=""), lambda: self._readers.reads.run(place, work, large=large))
         return again
 
 

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import duckdb
@@ -24,7 +24,7 @@ from turnout.plan.position import Position
 from turnout.serve.live.outbox import Part, Subscription
 from turnout.serve.live.shared import LEAST_PAUSE_SECONDS, GroupChanges, Readers, SentState, SharedComputed, clients_of
 from turnout.serve.live.summary_history import MAX_POINT_GROUPS, Histories, KeptHistory, now_ms
-from turnout.serve.reads import Reads, StoreRead
+from turnout.serve.reads import Reads, StoreRead, timed
 from turnout.serve.responses import json_object, rows_json
 from turnout.store.feed import Wanted
 from turnout.store.query import summary_read
@@ -62,17 +62,10 @@ class SharedSummary(SharedComputed[_SummaryState]):
         self._summary = summary
         self._keeps = summary_read.keepable(summary)
         self._history = readers.histories.enter(summary)
-        self._last_client = ""
-        self._sent: dict[Subscription, int | None] = {}
-
-    def leave(self, subscription: Subscription) -> bool:
-        self._sent.pop(subscription, None)
-        self._last_client = subscription.client
-        return super().leave(subscription)
 
     def close(self) -> None:
         super().close()
-        self._readers.histories.leave(self._summary, self._last_client, time.monotonic())
+        self._readers.histories.leave(self._summary, self.last_client, time.monotonic())
 
     @property
     def wanted(self) -> Wanted | None:
@@ -113,18 +106,13 @@ class SharedSummary(SharedComputed[_SummaryState]):
             return
 
         async def body() -> bytes:
-            return self._with_history(subscription)
+            assert self._state is not None
+            since = subscription.history_sent
+            history, subscription.history_sent = self._history.body(subscription.history_seconds, now_ms(), since)
+            return self._state.body(self._summary.table, history=history)
 
         # Made when it is sent: only then is it known which points the client has.
         subscription.replace("summary", Part(body, self._size(state)))
-
-    def _with_history(self, subscription: Subscription) -> bytes:
-        assert self._state is not None
-        since = self._sent.get(subscription)
-        history, newest = self._history.body(subscription.history_seconds, now_ms(), since)
-        if subscription in self._subscriptions:
-            self._sent[subscription] = newest
-        return self._state.body(self._summary.table, history=history)
 
     def _size(self, state: _SummaryState) -> int:
         return state.size + self._history.size
@@ -208,23 +196,19 @@ class HistorySamples:
         await asyncio.sleep(rest.seconds)
 
     async def _read(self, work: Callable[[StoreRead], T], rest: _Rest, large: bool = False) -> T:
-        return await self._reads.run([_CLIENT], lambda store: rest.timed(work, store), large=large)
+        return await self._reads.run([_CLIENT], timed(work, rest.add), large=large)
 
 
+@dataclass(slots=True)
 class _Rest:
-    """Measures reads, and tells how long to rest after them."""
+    """How long to rest after reads: so many times as long as they took."""
 
-    def __init__(self, times: int) -> None:
-        self._times = times
-        self.began = time.monotonic()
-        self.seconds = 0.0
+    times: int
+    began: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
 
-    def timed(self, work: Callable[[StoreRead], T], store: StoreRead) -> T:
-        began = time.perf_counter()
-        try:
-            return work(store)
-        finally:
-            self.seconds += self._times * (time.perf_counter() - began)
+    def add(self, seconds: float) -> None:
+        self.seconds += self.times * seconds
 
 
 def add_sample(kept: KeptHistory, read_began: float, position: Position, groups: bytes) -> None:

@@ -133,7 +133,7 @@ class SharedWindow(SharedState[_WindowState]):
 
     def _send_to(self, subscription: Subscription, state: _WindowState) -> None:
         """Send the state; a client that has it already gets only `current`."""
-        seen, self._subscriptions[subscription] = self._subscriptions[subscription], None
+        seen, subscription.seen = subscription.seen, None
         if seen == state.position:
             subscription.replace("current", current_body(self._window.table, seen))
         else:
