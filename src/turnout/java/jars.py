@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -100,19 +101,24 @@ def cached_file(name: str, parts: Iterable[object]) -> Path:
 def writing(file: Path, name: str) -> Iterator[Path]:
     """Give a path to write, which becomes `file` when the block ends without an error; else nothing of it is left.
 
-    Files of the same `name` that nobody has used for a month are removed: other versions may be in use beside this.
+    It may be a folder. Others of the same `name` that nobody has used for a month are removed: other versions may be in
+    use beside this.
     """
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
         yield part
-        part.replace(file)
+        part.rename(file)
     finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+        _remove(part)
     for pattern, seconds in ((name, UNUSED_SECONDS), (f"{name}.*.part", LEFT_SECONDS)):
         for other in file.parent.glob(pattern):
             if other != file and time.time() - other.stat().st_atime > seconds:
-                other.unlink(missing_ok=True)
+                _remove(other)
+
+
+def _remove(left: Path) -> None:
+    with contextlib.suppress(OSError):
+        shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
 
 def repository() -> str:

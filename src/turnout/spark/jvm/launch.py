@@ -14,14 +14,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
 
-from turnout.java.jars import UNUSED_SECONDS, cached_file
+from turnout.java.jars import cached_file, writing
 from turnout.java.runtime import find_java
 
 HOME_VARIABLE = "SPARK_HOME"
@@ -64,29 +62,19 @@ def find_home() -> Path:
 def _linked_home(installed: Path) -> Path:
     files = sorted(file for file in (installed / _JARS).iterdir() if file.is_file())
     home = cached_file(_NAME, (f"{file.name} {file.stat().st_size}" for file in files))
-    if not home.exists():
-        _link(home, files)
+    try:
+        if not home.exists():
+            with writing(home, "spark-*") as part:
+                (part / _JARS).mkdir(parents=True)
+                for file in files:
+                    (part / _JARS / file.name).hardlink_to(file)
+    except OSError:
+        # Another process may have been earlier: its home is as good.
+        if not home.exists():
+            raise
     with contextlib.suppress(OSError):  # it may be another user's, for us to read
         os.utime(home)
     return home
-
-
-def _link(home: Path, files: list[Path]) -> None:
-    part = home.with_name(f"{home.name}.{os.getpid()}.part")
-    try:
-        (part / _JARS).mkdir(parents=True)
-        for file in files:
-            (part / _JARS / file.name).hardlink_to(file)
-        part.rename(home)
-    except OSError:
-        # Another process was earlier: its home is as good.
-        if not home.exists():
-            raise
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    for other in home.parent.glob("spark-*"):
-        if other != home and time.time() - other.stat().st_mtime > UNUSED_SECONDS:
-            shutil.rmtree(other, ignore_errors=True)
 
 
 def java_command(home: Path, settings: Mapping[str, str]) -> list[str]:
