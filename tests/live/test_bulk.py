@@ -185,7 +185,6 @@ def test_kafka_that_is_not_there_is_said(spark: SparkSession, tmp_path: Path, mo
 
 def test_error_of_a_task_is_that_of_the_read() -> None:
     from turnout.spark.read.readers import decoded_parts
-    from turnout.spark.read.task import TaskResult
 
     with pytest.raises(TurnoutError, match="no right"):
-        decoded_parts([TaskResult(error="no right"), TaskResult(error="no right")])
+        decoded_parts([(b"", "no right"), (b"", "no right")])

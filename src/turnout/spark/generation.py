@@ -180,16 +180,13 @@ class GenerationQuery:
         """Why it ended by itself, in one line; None while it runs or when it was stopped."""
         if self.running or self._stopping:
             return None
-        if isinstance(self.error, TurnoutError):
-            return self._explained([first_line(self.error)])
-        if self.error is not None:
-            return self._failed_action + self._explained(words_of_error(self.error))
-        if self._catch_up is not None and self._catch_up.error is not None:
-            return self._failed_action + self._explained(words_of_error(self._catch_up.error))
+        error = self.error or (self._catch_up.error if self._catch_up is not None else None)
+        if error is not None:
+            return self._failed_action + self._explained(words_of_error(error))
         if self._stream is None:
             return None
-        error = self._stream.exception()
-        return "the query ended without an error" if error is None else self._explained(words_of(error))
+        thrown = self._stream.exception()
+        return "the query ended without an error" if thrown is None else self._explained(words_of(thrown))
 
     def _explained(self, words: Sequence[str]) -> str:
         return self._kafka.explain(words).splitlines()[0]

@@ -97,11 +97,6 @@ def send_dead_letters(session: SparkSession, topic: str, kafka: Mapping[str, str
     frame.write.format("kafka").options(**kafka).option("topic", topic).save()
 
 
-def _share(index: int, count: int, done: float) -> float:
-    """The share of all views that is built, when `done` of the one at `index` is."""
-    return (index + done) / count
-
-
 @dataclass(frozen=True, slots=True)
 class Writer:
     """Writes what one generation read; one thread at a time."""
@@ -134,7 +129,8 @@ class Writer:
                 self.send_dead_letters(letters)
             views = self.tables.layout.views if caught_up else batch.filled
             for index, view in enumerate(views):
-                self._write(batch, view, partial(_share, index, len(views)))
+                # The share of all views that is built, when `done` of this one is.
+                self._write(batch, view, lambda done, index=index: (index + done) / len(views))  # type: ignore[misc]
             batch.finish(batch_id, end.to_json(), views_built=caught_up)
         for one in lost:
             self.listener.lost(one)

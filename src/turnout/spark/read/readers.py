@@ -143,9 +143,9 @@ class KafkaReaders:
             return Decoded({})
         way = choose(records, streamed=batch is not None, before=before, careful=self.careful)
         if way is Way.STREAM and batch is not None:
-            decoded = self._of_stream(batch.coalesce(1) if records <= FEW_RECORDS else batch, start)
-            if decoded is not None:
-                return decoded
+            streamed = _collected(batch.coalesce(1) if records <= FEW_RECORDS else batch)
+            if streamed is not None:
+                return self.decoder.decode(unread(streamed, self.decoder.topics, start))
         self.session.sparkContext.addJobTag(self.name)
         with pool(self.session, self.name):
             if way is Way.SOURCE:
@@ -154,11 +154,6 @@ class KafkaReaders:
                     return decoded
             short = batch is None and self.live()
             return self._in_tasks(start, end, SHORT_TASK_RECORDS if short else TASK_RECORDS)
-
-    def _of_stream(self, batch: DataFrame, start: Offsets) -> Decoded | None:
-        """Read a batch of the stream; None where some record does not come as it is."""
-        records = _collected(batch)
-        return None if records is None else self.decoder.decode(unread(records, self.decoder.topics, start))
 
     def _by_source(self, start: Offsets, end: Offsets) -> Decoded | None:
         """Read by Spark's batch source for Kafka, in one task.
@@ -199,7 +194,7 @@ class KafkaReaders:
         with made(prefix=f"bulk-{self.name}-") if here else contextlib.nullcontext() as folder:
             job = task.task(properties, decoder.for_workers(), folder, decoder.largest_bytes)
             plain = self.session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges))
-            results = [TaskResult(*one) for one in plain.mapPartitions(job).collect()]
+            results = plain.mapPartitions(job).collect()
             # A file can be removed once it is mapped: its rows stay as long as somebody has them.
             return decoder.complete(merge(decoded_parts(results)))
 
@@ -263,10 +258,10 @@ def carry_code() -> None:
 
 def decoded_parts(results: Sequence[TaskResult]) -> list[Decoded]:
     """The rows that tasks left; TurnoutError where one of them could not read."""
-    errors = dict.fromkeys(one.error for one in results if one.error is not None)
+    errors = dict.fromkeys(error for _, error in results if error is not None)
     if errors:
         raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
-    return [read_file(one.file or one.data or b"") for one in results]
+    return [read_file(rows) for rows, _ in results]
 
 
 def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int, most: int = TASK_RECORDS) -> list[Range]:

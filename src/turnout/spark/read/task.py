@@ -13,7 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -64,15 +64,6 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskResult:
-    """The result of a task for one range: rows in a file or as bytes, or why they could not be read."""
-
-    file: str | None = None
-    data: bytes | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class RefusedRecord:
     """A record that is not decoded, and why; of its value there is the beginning, or nothing."""
 
@@ -81,9 +72,12 @@ class RefusedRecord:
 
 
 Plain = tuple[Any, ...]
-"""The fields of a `Range` or a `TaskResult`: a worker without Turnout could not read our own classes."""
+"""The fields of a `Range`: a worker without Turnout could not read our own classes."""
 
-Task = Callable[[Iterable[Plain]], Iterator[Plain]]
+TaskResult = tuple[str | bytes, str | None]
+"""The rows of a range, in a file or as bytes; and why they could not be read, where that is so."""
+
+Task = Callable[[Iterable[Plain]], Iterator[TaskResult]]
 
 
 def task(
@@ -94,7 +88,7 @@ def task(
 ) -> Task:
     """For `mapPartitions` over ranges. With a `folder`, which driver and workers both see, rows are left there."""
 
-    def run(ranges: Iterable[Plain]) -> Iterator[Plain]:
+    def run(ranges: Iterable[Plain]) -> Iterator[TaskResult]:
         os.nice(max(0, _NICE - os.nice(0)))
         _without_pandas()
         decode = open_decoder(sources, largest_bytes)
@@ -109,10 +103,10 @@ def task(
                         else decode(found)
                         for found in read_range(kept_consumer(properties), wanted, largest_bytes)
                     ]
-                    result = _result(merge(parts), folder)
+                    result: TaskResult = _written(merge(parts), folder), None
                 except Unreadable as error:
-                    result = TaskResult(error=str(error))
-                yield astuple(result)
+                    result = b"", str(error)
+                yield result
         finally:
             gc.enable()
             if not gc.get_freeze_count():
@@ -139,15 +133,16 @@ def _without_pandas() -> None:
         sys.meta_path.remove(_Hidden)
 
 
-def _result(decoded: Decoded, folder: str | None) -> TaskResult:
+def _written(decoded: Decoded, folder: str | None) -> str | bytes:
+    """The rows as bytes, or where there is a folder the file that has them."""
     if folder is None:
         sink = pa.BufferOutputStream()
         write(decoded, sink)
-        return TaskResult(data=sink.getvalue().to_pybytes())
+        return bytes(sink.getvalue().to_pybytes())
     file = f"{folder}/{uuid.uuid4().hex}"
     with pa.OSFile(file, "wb") as sink:
         write(decoded, sink)
-    return TaskResult(file=file)
+    return file
 
 
 class Unreadable(Exception):  # noqa: N818 - a range is not an error

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
@@ -102,14 +101,10 @@ def _sent(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
     schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=False)
     value = session.sparkContext.broadcast(sent_rows.packed(rows))
     try:
-        yield _mapped(session.range(0, 1, 1, 1), sent_rows.reader(value), schema)
+        # What `frame.mapInArrow` does, which wants pandas to be installed, although neither it nor we use it.
+        function = UserDefinedFunction(sent_rows.reader(value), schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+        frame: Any = session.range(0, 1, 1, 1)
+        column: Any = function(frame["id"])
+        yield DataFrame(frame._jdf.mapInArrow(column._jc, False, None), session)
     finally:
         value.destroy()
-
-
-def _mapped(frame: DataFrame, reader: Callable[..., Iterator[pa.RecordBatch]], schema: StructType) -> DataFrame:
-    """Do what `frame.mapInArrow` does, which wants pandas to be installed, although neither it nor we use it."""
-    function = UserDefinedFunction(reader, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    column: Any = function(*(frame[name] for name in frame.columns))
-    java: Any = frame
-    return DataFrame(java._jdf.mapInArrow(column._jc, False, None), frame.sparkSession)

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -169,7 +170,9 @@ class ViewRunner:
         sql = view.narrow_sql_if_unique if unique else view.narrow_sql
         own = view.own_sql
         if unique and not own:
-            rows = {name: _without_times(table) for name, table in rows.items()}
+            rows = {
+                name: table.select([one for one in table.column_names if one != "_ts"]) for name, table in rows.items()
+            }
         if not own and not any(table.num_rows for table in rows.values()):
             return pa.table({name: pa.array([], pa.int64()) for name in view.ids})
         if sum(table.nbytes for table in rows.values()) <= MAX_BYTES:
@@ -212,23 +215,17 @@ class ViewRunner:
                     raise
                 return error
 
-        def whole(files: Mapping[str, Sequence[Path]], found: pa.Table | Exception) -> Iterator[pa.Table]:
-            yield from in_slices(lambda where: run(files, where), found) if isinstance(found, Exception) else [found]
-
         with ThreadPoolExecutor(cores) as workers:
             waiting = deque((files, workers.submit(run, files)) for files in parts[:cores])
-            for following in parts[cores:]:
-                files, done = waiting.popleft()
-                found = done.result()
-                waiting.append((following, workers.submit(run, following)))
-                yield from whole(files, found)
+            following = iter(parts[cores:])
             while waiting:
                 files, done = waiting.popleft()
-                yield from whole(files, done.result())
-
-
-def _without_times(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns("_ts") if "_ts" in rows.column_names else rows
+                found = done.result()
+                waiting.extend((more, workers.submit(run, more)) for more in itertools.islice(following, 1))
+                if isinstance(found, Exception):
+                    yield from in_slices(partial(run, files), found)
+                else:
+                    yield found
 
 
 _sharing = threading.Lock()
