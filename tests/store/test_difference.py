@@ -310,7 +310,7 @@ def test_table_of_one_generation_alone_is_all_added_or_all_removed(pairs: Pairs)
     pairs.make({"users": [USER]}, {"users": [USER]}, settings=without)
     found = pairs.compare("final_ui")
     assert (found.missing, found.counts["removed"], found.total) == ("to", 1, 1)
-    assert (found.before.version, found.after.version) == (1, 0)
+    assert (found.positions[0].version, found.positions[1].version) == (1, 0)
     back = read_difference(pairs.database, DifferenceQuestion(Window("final_ui"), *pairs.numbers[::-1]))
     assert (back.missing, back.counts["added"], back.total) == ("from", 1, 1)
 

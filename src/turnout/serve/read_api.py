@@ -208,7 +208,7 @@ class Api:
     @Call("/metrics", metrics.CONTENT_TYPE, errors=READING)
     async def metrics(self, _: Request) -> Response:
         """All metrics, for Prometheus; see docs/reference/metrics.md."""
-        viewers, subscriptions = self._viewers.count, dict(self._viewers.subscriptions)
+        viewers, subscriptions = self._viewers.count, self._viewers.subscriptions
         body = await self._probes.run(
             lambda: metrics.scrape(
                 self._services.database, self._services.orchestrator.metrics(), viewers, subscriptions
@@ -348,7 +348,7 @@ def _numbers(found: WindowResult | SummaryResult) -> dict[str, int]:
 
 def _difference_file(store: StoreRead, asked: DifferenceQuestion, export: Export, hold: Hold) -> HeldResponse:
     with open_difference(store, asked) as found:
-        sides = (("From", found.before), ("To", found.after))
+        sides = zip(("From", "To"), found.positions, strict=True)
         numbers = {f"{side}-{name.title()}": number for side, at in sides for name, number in at.as_json().items()}
         rows, name = found.rows, f"{asked.window.table}-difference"
         assert isinstance(rows, pa.RecordBatchReader)

@@ -76,8 +76,7 @@ class DifferenceResult:
     """
 
     table: str
-    before: Position
-    after: Position
+    positions: tuple[Position, Position]
     lags: tuple[int | None, int | None]
     """The records that each generation had not read when the ends of its topics were last measured, if they were."""
     counts: Mapping[str, int]
@@ -92,10 +91,6 @@ class DifferenceResult:
     sinks: Mapping[str, int]
     """The records that each sink of the table would write if the new generation were published instead of the old."""
     rows: pa.Table | pa.RecordBatchReader
-
-    @property
-    def positions(self) -> tuple[Position, Position]:
-        return self.before, self.after
 
 
 def read_difference(database: Readable, asked: DifferenceQuestion) -> DifferenceResult:
@@ -135,8 +130,7 @@ def _compared(
         counts, columns = comparison.counts()
         result = DifferenceResult(
             table=window.table,
-            before=snapshot.position(before),
-            after=snapshot.position(after),
+            positions=(snapshot.position(before), snapshot.position(after)),
             lags=(_lag(snapshot, numbers[0], database.ends), _lag(snapshot, numbers[1], database.ends)),
             counts=counts,
             total=sum(counts[change] for change in ([asked.change] if asked.change else CHANGES)),

@@ -317,7 +317,8 @@ class SummaryQueries(SmallDatabase):
 
     def _merge(self, kept: Sequence[KeptGroups], steps: int, cells: Mapping[str, str]) -> list[Advanced | None]:
         merge = Merge([one.statement for one in kept])
-        groups = [_numbered(one.groups, number) for number, one in enumerate(kept)]
+        numbered = [pa.repeat(pa.scalar(number, pa.int32()), one.groups.num_rows) for number, one in enumerate(kept)]
+        groups = [one.groups.add_column(0, NUMBER, column) for one, column in zip(kept, numbered, strict=True)]
         with registered(self._connection, kept=pa.concat_tables(groups, promote_options="default")):
             text, parameters = merge.sql("kept", "changed", cells)
             made = arrow_table(self._connection, text, parameters).combine_chunks()
@@ -325,10 +326,6 @@ class SummaryQueries(SmallDatabase):
         ends = np.searchsorted(numbers, np.arange(len(kept) + 1))
         parts = (made.slice(begin, end - begin) for begin, end in itertools.pairwise(ends))
         return [one.advanced(part, merge.shown, steps) for one, part in zip(kept, parts, strict=True)]
-
-
-def _numbered(groups: pa.Table, number: int) -> pa.Table:
-    return groups.add_column(0, NUMBER, pa.repeat(pa.scalar(number, pa.int32()), groups.num_rows))
 
 
 def _is_sure(statement: Statement, groups: pa.Table) -> bool:

@@ -114,14 +114,13 @@ class Statement:
 
     def read(self, source: str) -> str:
         """All groups with their parts; parameters: `parameters`."""
-        return self._grouped([*self._names(), *self._read_parts()], f"{source} WHERE {self.where}")
+        return self._read(source)
 
     def read_kept(self, source: str) -> str:
         """All groups with their parts and the values at each end, to be kept."""
         tops = [f"{end.function}({self.parts[end.part].row}, {MOST_KEPT}) AS {end.values}" for end in self.ends]
-        groups = self._grouped([*self._names(), *self._read_parts(), *tops], f"{source} WHERE {self.where}")
         bounds = [f"{end.values}[{MOST_KEPT}] AS {end.bound}" for end in self.ends]
-        return f"SELECT {', '.join(['*', *bounds])} FROM ({groups})"
+        return f"SELECT {', '.join(['*', *bounds])} FROM ({self._read(source, *tops)})"
 
     def show(self, groups: str) -> str:
         """The answered columns of `groups`, in order, each with the number of all."""
@@ -142,17 +141,13 @@ class Statement:
             made[name] = part.row if part.is_end else signed
         return made
 
-    def _names(self) -> list[str]:
-        return [f"{text} AS {name}" for name, text in self.groups.items()]
-
-    def _read_parts(self) -> list[str]:
-        return [
-            f"{part.read} AS {name}" if part.merge != "sum" else f"CAST({part.read} AS {part.kind}) AS {name}"
+    def _read(self, source: str, *more: str) -> str:
+        parts = {
+            name: part.read if part.merge != "sum" else f"CAST({part.read} AS {part.kind})"
             for name, part in self.parts.items()
-        ]
-
-    def _grouped(self, columns: list[str], source: str) -> str:
-        return f"SELECT {', '.join(columns)} FROM {source}{' GROUP BY ALL' if self.groups else ''}"
+        }
+        columns = [*(f"{text} AS {name}" for name, text in {**self.groups, **parts}.items()), *more]
+        return f"SELECT {', '.join(columns)} FROM {source} WHERE {self.where}{' GROUP BY ALL' if self.groups else ''}"
 
 
 def named(names: Mapping[str, str]) -> str:
