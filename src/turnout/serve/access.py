@@ -72,6 +72,11 @@ class Identity:
         """The sender, where a viewer is refused."""
         return f"the token '{self.name}' is a viewer's" if self.person is None else f"{self.name} is a viewer"
 
+    def check_operator(self, what: str) -> None:
+        """Refuse a sender that may only look: TurnoutError `forbidden`, which says what it may not do."""
+        if self.role is not Role.OPERATOR:
+            raise TurnoutError("forbidden", f"{self}: {what}", "ask an operator, or use the token of one")
+
 
 class Tokens:
     """The tokens; only their hashes are kept."""
@@ -128,7 +133,7 @@ class Access:
         self.login = login
         self.origins = origins or Origins(rebound=tokens is None)
         self._tokens = tokens
-        self._owner: Tokens | None = None
+        self._owner = Tokens(())
         self._reads, self._controls = Buckets(rates.reads), Buckets(rates.controls)
         self._wrong_tokens = Buckets(rates.wrong_tokens)
         self._welcome: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -176,7 +181,10 @@ class Access:
             self.origins.check_site(headers)
         if is_preflight(scope, headers) or _is_public(scope):
             self._count(self._reads, scope, None)
-            return self._known(scope, headers) if scope["path"] == "/readyz" else None
+            # A wrong token counts against its client, and is ignored.
+            with contextlib.suppress(TurnoutError):
+                return self._identify(scope, headers) if scope["path"] == "/readyz" else None
+            return None
         return self.authorize(scope, self._identify(scope, headers))
 
     def authorize(self, scope: Scope, identity: Identity | None) -> Identity:
@@ -188,7 +196,7 @@ class Access:
                 "this server requires a token" if self.login is None else "this server requires a sign-in"
             )
         if steers:
-            _check_role(identity, "viewers may read, but not change anything")
+            identity.check_operator("viewers may read, but not change anything")
         return identity
 
     def check_mcp(self, level: McpAccess = McpAccess.READ) -> None:
@@ -236,9 +244,10 @@ class Access:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _identify(self, scope: Scope, headers: Headers) -> Identity | None:
-        if self._tokens is None:
-            return Identity(_client_name(headers), Role.OPERATOR, self._owns_server(scope, headers))
         token = _token(scope, headers)
+        if self._tokens is None:
+            owns_server = token is not None and self._owner.find(token) is not None
+            return Identity(_client_name(headers), Role.OPERATOR, owns_server)
         if token is None:
             return self._signed_in(scope, headers)
         known = self._tokens.find(token)
@@ -266,16 +275,6 @@ class Access:
             self._count(self._reads, scope, None)
             raise
         return Identity(person.requester, person.role, person=person)
-
-    def _owns_server(self, scope: Scope, headers: Headers) -> bool:
-        token = _token(scope, headers)
-        return token is not None and self._owner is not None and self._owner.find(token) is not None
-
-    def _known(self, scope: Scope, headers: Headers) -> Identity | None:
-        """The sender of a request for a public path. A wrong token counts against its client, and is ignored."""
-        with contextlib.suppress(TurnoutError):
-            return self._identify(scope, headers)
-        return None
 
     def _bearer(self, identity: Identity | None, client: str) -> Identity:
         """The bearer of a token, unless too many wrong ones came from its address.
@@ -437,16 +436,6 @@ def _without_token(scope: Scope, identity: Identity | None) -> Scope:
     if identity is not None:
         cleaned[IDENTITY] = identity
     return cleaned
-
-
-def check_operator(scope: Scope, what: str) -> None:
-    """Refuse an admitted sender that may only look: TurnoutError `forbidden`, which says what it may not do."""
-    _check_role(identity_of(scope), what)
-
-
-def _check_role(identity: Identity, what: str) -> None:
-    if identity.role is not Role.OPERATOR:
-        raise TurnoutError("forbidden", f"{identity}: {what}", "ask an operator, or use the token of one")
 
 
 def _unauthorized(message: str) -> TurnoutError:

@@ -79,8 +79,10 @@ class OpenConnections:
     def enter(self, host: str) -> None:
         self._open[host] += 1
 
-    def leave(self, host: str) -> None:
+    def leave(self, host: str, *, refused: bool = False) -> None:
         one_less(self._open, host)
+        if refused:
+            one_less(self._refused, host)
 
     def admits(self, comer: Connection) -> bool:
         """Whether a new connection has a place, among its client's and among all; an idle one makes room."""
@@ -107,9 +109,6 @@ class OpenConnections:
             return False
         self._refused[comer.host] += 1
         return True
-
-    def forget_refused(self, host: str) -> None:
-        one_less(self._refused, host)
 
     def _is_proxy(self, comer: Connection) -> bool:
         address = ipaddress.ip_address(comer.client[0]) if self._proxies and comer.client else None
@@ -239,9 +238,7 @@ class Connection(WatchedReader, H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_waiting()
-        self._open_connections.leave(self.host)
-        if self.refused:
-            self._open_connections.forget_refused(self.host)
+        self._open_connections.leave(self.host, refused=self.refused)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -22,7 +23,7 @@ from turnout.config.configuration import Configuration, file_text
 from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, MAX_REQUEST_ID, Action, ApplyRequest, Outcome
 from turnout.plan.control_parsing import body_of
-from turnout.serve.access import check_operator, identity_of
+from turnout.serve.access import identity_of
 from turnout.serve.read_api import STOPPING, Services
 from turnout.serve.requests import OF_APPLIES, OF_MESSAGES, YAML, YAML_KINDS, flag, read_body, whole
 from turnout.serve.responses import Answers, error_response, json_response
@@ -48,16 +49,15 @@ _SHORTER_FILE = "leave out what has its default"
 _MAY_NOT = "viewers may not read the configuration"
 
 
-def _message_call(path: str, body: str, errors: tuple[str, ...] = _ERRORS) -> Call:
-    """Declare a call that sends a control message and answers its outcome."""
-    return Call(path, Decided, accepted=Taken, errors=errors, parameters=OF_MESSAGES, body=body, method="POST")
+_MessageCall = partial(Call, answer=Decided, accepted=Taken, errors=_ERRORS, parameters=OF_MESSAGES, method="POST")
+"""Declares a call that sends a control message and answers its outcome."""
 
 
 def _action(action: Action, summary: str, code: str | None = None) -> Callable[..., Awaitable[Response]]:
     """Declare the call of an action; `code` is the error of one that builds nothing."""
     errors = ("generation_conflict", "bad_control", code, "store_unavailable", "closed") if code else _ERRORS
 
-    @_message_call(f"/api/{action}", body_of(action), errors)
+    @_MessageCall(f"/api/{action}", body=body_of(action), errors=errors)
     async def act(self: ControlApi, request: Request) -> Response:
         body = await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT)
         return await self._steer(request, _message_of(action, body))
@@ -77,7 +77,7 @@ class ControlApi:
     _submitters: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_SUBMITTERS))
     _waiting: int = 0
 
-    @_message_call("/api/control", "ControlMessage")
+    @_MessageCall("/api/control", body="ControlMessage")
     async def control(self, request: Request) -> Response:
         """Send a control message; answers its outcome."""
         return await self._steer(request, await read_body(request, MAX_MESSAGE_BYTES, _FIELDS_HINT))
@@ -96,14 +96,14 @@ class ControlApi:
     @Call("/api/config", YAML, errors=("forbidden",))
     async def read_config(self, request: Request) -> Response:
         """The current configuration file, with secrets as ***; for operators."""
-        check_operator(request.scope, _MAY_NOT)
+        identity_of(request.scope).check_operator(_MAY_NOT)
         text = file_text(self._configuration.settings)
         return Response(text, media_type=YAML, headers={"Cache-Control": "no-store"})
 
     @Call("/api/config/history", ConfigHistory, errors=(*READING, "forbidden"))
     async def read_config_history(self, request: Request) -> Response:
         """The configuration files so far, newest first: who applied each, when, and what it changed; for operators."""
-        check_operator(request.scope, _MAY_NOT)
+        identity_of(request.scope).check_operator(_MAY_NOT)
         versions = await self._answers.read(request, lambda store: config_history.entries(store))
         return json_response({"history": [version.model_dump() for version in versions]})
 

@@ -16,7 +16,7 @@ from turnout.config import Format, Role
 from turnout.errors import TurnoutError
 from turnout.plan.answers import Answer
 from turnout.plan.plan import parse_topic
-from turnout.serve.access import check_operator, identity_of
+from turnout.serve.access import identity_of
 from turnout.serve.limits import caller
 from turnout.serve.read_api import Services
 from turnout.serve.requests import OF_EXAMPLES, OF_WHY, records_of, why_of
@@ -170,7 +170,7 @@ class KafkaApi:
     )
     async def read_example(self, request: Request) -> Response:
         """Columns, a likely key and YAML for a topic, by its newest records; for operators."""
-        check_operator(request.scope, "viewers may not read topics that are not sources")
+        identity_of(request.scope).check_operator("viewers may not read topics that are not sources")
         topic, records = _topic(request.path_params["topic"]), records_of(request.query_params)
         with anyio.move_on_after(_LOOKING_SECONDS):
             found = await self._looking.run(lambda: self._services.orchestrator.example(topic, records))

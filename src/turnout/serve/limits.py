@@ -30,6 +30,7 @@ MAX_HEADER_BYTES = 8_000
 MAX_HEADERS_BYTES = 16_000
 MAX_HEADERS = 100
 _CLIENTS = 10_000
+_SUBSCRIPTIONS = ("window", "changes", "summary", "difference", "sql", "status")
 
 K = TypeVar("K")
 
@@ -102,9 +103,12 @@ class Viewers:
         self.limits = settings
         self._places: Counter[str] = Counter()
         self._subscribed: Counter[str] = Counter()
-        kinds = ("window", "changes", "summary", "difference", "sql", "status")
-        self.subscriptions: Counter[str] = Counter(dict.fromkeys(kinds, 0))
+        self._of_kind: Counter[str] = Counter()
+
+    @property
+    def subscriptions(self) -> dict[str, int]:
         """How many of each kind there are."""
+        return {kind: self._of_kind[kind] for kind in _SUBSCRIPTIONS}
 
     @property
     def count(self) -> int:
@@ -132,21 +136,17 @@ class Viewers:
                 f"this client has {most} subscriptions, which is the most",
                 "unsubscribe from some, or raise server.max_subscriptions_per_client",
             )
-        self.subscriptions[kind] += 1
-        try:
-            with _counted(self._subscribed, client):
-                yield
-        finally:
-            self.subscriptions[kind] -= 1
+        with _counted(self._subscribed, client), _counted(self._of_kind, kind):
+            yield
 
 
 @contextmanager
-def _counted(counter: Counter[str], client: str) -> Iterator[None]:
-    counter[client] += 1
+def _counted(counter: Counter[str], key: str) -> Iterator[None]:
+    counter[key] += 1
     try:
         yield
     finally:
-        one_less(counter, client)
+        one_less(counter, key)
 
 
 def one_less(counter: Counter[K], key: K) -> None:

@@ -27,7 +27,7 @@ from turnout import __version__
 from turnout.config import McpAccess
 from turnout.errors import TurnoutError
 from turnout.plan.nearest import suggestion
-from turnout.serve.access import IDENTITY, Access, check_operator, identity_of
+from turnout.serve.access import IDENTITY, Access, identity_of
 from turnout.serve.agent_tools import RIGHTS, AgentTools, Json
 from turnout.serve.requests import first_fault, read_body
 
@@ -94,7 +94,7 @@ class AgentServer:
         try:
             self._access.check_mcp(RIGHTS[name].level)
             if RIGHTS[name].operator:
-                check_operator(scope, f"{name} is for operators")
+                identity_of(scope).check_operator(f"{name} is for operators")
             if name == "run_sql":
                 self._access.check_sql(scope)
         except TurnoutError as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from io import BytesIO
 from typing import IO, Any, TypeVar
 from urllib.parse import quote
@@ -108,6 +109,13 @@ MEDIA_TYPES = {
     AnswerFormat.CSV: "text/csv; charset=utf-8",
     AnswerFormat.ARROW: "application/vnd.apache.arrow.stream",
     AnswerFormat.PARQUET: "application/vnd.apache.parquet",
+}
+
+
+_WRITERS: dict[AnswerFormat, Callable[[pa.NativeFile, pa.Schema], Any]] = {
+    AnswerFormat.CSV: pa_csv.CSVWriter,
+    AnswerFormat.ARROW: pa.ipc.new_stream,
+    AnswerFormat.PARQUET: partial(pa_parquet.ParquetWriter, compression="zstd"),
 }
 
 
@@ -238,7 +246,12 @@ def table_file(
     except OSError as error:
         content.close()
         reading.check()
-        raise _unwritten(error) from error
+        log.error("a file for a client cannot be written: %s", error)
+        raise TurnoutError(
+            "store_unavailable",
+            "the file cannot be written now: the server's disk fails or is full",
+            "try again soon, or ask for less with limit, columns and where",
+        ) from error
     except BaseException:
         content.close()
         raise
@@ -254,7 +267,7 @@ def table_file(
 def _write(reading: StoreRead, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:
     sink = pa.PythonFile(content, mode="w")
     # Leaving a writer's block ends its file but leaves `content` open.
-    with _writer(export.format, sink, rows.schema) as writer:
+    with _WRITERS[export.format](sink, rows.schema) as writer:
         for batch in rows:
             reading.check()
             csv = export.format is AnswerFormat.CSV
@@ -279,23 +292,6 @@ def guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
             safe = pc.binary_join_element_wise(pa.scalar("'", pa.string()), texts, "")
             columns[index] = pc.if_else(pc.match_substring_regex(texts, _FORMULA), safe, texts)
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
-
-
-def _writer(wanted: AnswerFormat, sink: pa.NativeFile, schema: pa.Schema) -> Any:
-    if wanted is AnswerFormat.CSV:
-        return pa_csv.CSVWriter(sink, schema)
-    if wanted is AnswerFormat.ARROW:
-        return pa.ipc.new_stream(sink, schema)
-    return pa_parquet.ParquetWriter(sink, schema, compression="zstd")
-
-
-def _unwritten(error: OSError) -> TurnoutError:
-    log.error("a file for a client cannot be written: %s", error)
-    return TurnoutError(
-        "store_unavailable",
-        "the file cannot be written now: the server's disk fails or is full",
-        "try again soon, or ask for less with limit, columns and where",
-    )
 
 
 def _disposition(name: str) -> str:
