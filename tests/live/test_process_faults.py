@@ -109,6 +109,8 @@ def fill_the_disk(turnout: RunningTurnout, disk: Path, address: str, topics: tup
 def kill_spark_in_a_build(turnout: RunningTurnout) -> None:
     """A generation lingers, a candidate waits, and another is being built, when Spark's JVM is killed."""
     assert turnout.http.post("/api/control", json={"joinType": "inner"}).json()["outcome"] == "applied"
+    # It has read nothing itself: all its rows are taken over.
+    assert "\nturnout_newest_record_age_seconds " in turnout.http.get("/metrics").text
     reviewed = turnout.http.post("/api/control", json={"joinType": "left", "publish": False}).json()
     assert (reviewed["outcome"], reviewed["generation"]) == ("candidate", 3)
     candidate, java = turnout.status()["candidate"], turnout.java()

@@ -99,6 +99,14 @@ USERS = plain(userId=["a", "b", None], name=["Ann", "Ben", "Nil"], email=["x", N
 ACCOUNTS = plain(userId=["a", "c"], accountType=["gold", "basic"], balance=[1.5, 2.5])
 
 
+def test_newest_record_is_the_latest_of_all_sources_also_of_rows_taken_over(tmp_path: Path) -> None:
+    tables = catching_up(tmp_path)
+    assert tables.newest_record() is None
+    with tables.database.write() as cursor:
+        cursor.execute(f"INSERT INTO {tables.table('accounts_ui')} (userId, _ts) VALUES ('a', 7), ('b', 5)")
+    assert (tables.newest_record(), tables.progress().records) == (7, 0)
+
+
 def test_pieces_have_no_number_and_are_never_skipped(tmp_path: Path) -> None:
     tables = catching_up(tmp_path)
     for expected in (3, 6):

@@ -78,7 +78,7 @@ def _role(claims: Claims, roles: RoleSettings) -> Role:
     else:
         reason = f"no value of the claim '{roles.claim}' gives a role"
     hint = "access.oidc.roles of this server says which values do; the issuer gives people these values"
-    raise TurnoutError("forbidden", f"you are signed in, but have no role: {reason}", hint)
+    raise TurnoutError("forbidden", f"you have no role on this server: {reason}", hint)
 
 
 def _plain(text: str) -> str:

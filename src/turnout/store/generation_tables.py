@@ -112,6 +112,13 @@ class GenerationTables:
         row = first_row(cursor, f"SELECT batch_id, offsets, records, views_built FROM {self.schema}.progress")
         return Progress(*row) if row else Progress()
 
+    def newest_record(self) -> int | None:
+        """The latest record time in its source tables, in milliseconds since 1970; None without rows."""
+        times = " UNION ALL ".join(f"SELECT max(_ts) FROM {self.table(s.table)}" for s in self.layout.sources)
+        with self.database.read() as cursor:
+            found = [time for (time,) in cursor.execute(times).fetchall() if time is not None]
+        return max(found, default=None)
+
     def left_out(self, cursor: duckdb.DuckDBPyConnection | None = None) -> KeysLeftOut:
         """The keys that are left out of views after the last batch."""
         if self._left_out is None:

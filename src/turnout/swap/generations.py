@@ -41,7 +41,6 @@ from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.kept_sources import KeptTopics, SourceOrigin, origins_json, origins_of, topics_made_anew
 from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
-from turnout.store.query.windows import newest_record
 from turnout.swap.build_progress import BuildMeter
 from turnout.swap.metrics import Counters
 
@@ -94,8 +93,8 @@ class Generation:
         self.target = Offsets.from_json(record.target_offsets)
         self.offsets = Offsets.kept(progress.offsets, self.start)
         self.records = progress.records
-        self.newest_record = newest_record(tables.database) if progress.records else None
-        """Its time, in milliseconds since 1970."""
+        self.newest_record = tables.newest_record()
+        """The time of its newest record, read or taken over, in milliseconds since 1970."""
         self.progress: BuildMeter | None = None
         """The progress of its build, while it is built."""
         self.changed = threading.Event()

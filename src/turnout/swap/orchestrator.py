@@ -80,7 +80,7 @@ class Orchestrator:
         self._lag = LagMeter(settings.kafka, self._read_offsets)
         self.sinks = Sinks(database, settings.kafka, settings.schema_registry, self.say)
         self.alerts = Alerts(database, settings.kafka, self.say)
-        self._health = Health(self.say, "starting")
+        self._health = Health(self.say, "waiting for Spark and Kafka")
         self._counters = Counters()
         self._lifecycle = Lifecycle(settings.swap, self._health, self.say)
         self.explainer = Explainer(self._lifecycle.all, self.configuration, self._ledger)
