@@ -28,12 +28,12 @@ def about(*, generation: int | None = None, request_id: str | None = None, only:
         _about.reset(token)
 
 
-def log_to_stderr(mask: Mask, *, as_json: bool) -> None:
-    """Log Turnout's lines, and the warnings of its libraries."""
+def log_to_stderr(mask: Mask, *, as_json: bool, level: int = logging.INFO) -> None:
+    """Log Turnout's lines from a level on, and the warnings of its libraries."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines(mask) if as_json else TextLines(mask))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("turnout").setLevel(logging.INFO)
+    logging.getLogger("turnout").setLevel(level)
 
 
 class _Masked(logging.Formatter):

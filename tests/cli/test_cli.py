@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -45,7 +46,7 @@ from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.store.outgoing import SinkPosition
 from turnout.testing import patience, wait_until
-from turnout_client.cli.output import cell, printable
+from turnout_client.cli.output import cell, printable, table_of
 from turnout_client.cli.questions import bar
 from turnout_client.cli.tables import interfaces
 
@@ -828,6 +829,17 @@ def test_cell_obeys_nothing_that_data_says() -> None:
     assert [cell(value).plain for value in (None, True, 1.5, 0.0001, 7, [1])] == [
         "null", "true", "1.50", "0.0001", "7", "[1]"
     ]  # fmt: skip
+
+
+def test_long_text_leaves_short_columns_their_width() -> None:
+    columns = [{"name": name, "type": "string"} for name in ("ts", "level", "msg")]
+    line = {"ts": "2026-01-31T12:00:00Z", "level": "WARNING", "msg": "a long message " * 20}
+    screen = Console(width=60, _environ={})
+    with screen.capture() as capture:
+        screen.print(table_of(columns, rows=[line]))
+    shown = capture.get().splitlines()
+    assert "2026-01-31T12:00:00Z" in shown[3] and "WARNING" in shown[3] and "a long" in shown[3]
+    assert "level" in shown[1] and len(shown) == 5, "each row takes one line"
 
 
 def test_demo_settings_read_from_the_start(tmp_path: Path) -> None:

@@ -120,4 +120,5 @@ def test_demo_shows_joined_rows_moves_them_and_leaves_no_process(tmp_path: Path,
         code = demo.wait(patience())
     assert code == 0, output.read_text()
     assert "Traceback" not in output.read_text() and "leaked" not in output.read_text()
+    assert "WARNING:turnout:" not in output.read_text(), "all lines of the log have the format of turnout run"
     wait_until(lambda: not any(map(lives, family)), what="the end of all processes")

@@ -186,7 +186,7 @@ def test_sink_without_a_topic_waits_for_it_and_stops_nobody(
         running.sinks.change(settings_of(name, max_waiting_rows=10))
         wait_until(lambda: running.status().state is SinkState.FAILING, what="a failure")
         assert f"topic '{name}' does not exist" in str(running.status().error)
-        assert "cleanup.policy=compact" in str(running.status().error)
+        assert f"turnout topic create {name} --compact" in str(running.status().error)
         for number in range(15):
             running.filling.batch(users=[user(number)])
         assert running.status().waiting_rows == 16

@@ -90,7 +90,12 @@ def sent(topic: str, offset: int, key: int | None) -> Sent:
         ("swaps/why?key=7", 404, "unknown_table", "not made of records"),
         ("join_quality/why?row=final_ui", 404, "unknown_table", "not made of records"),
         ("bad_records/why?key=7", 400, "bad_parameter", "bad_records has no key"),
-        ("bad_records/why?topic=users&partition=0&offset=0", 404, "unknown_row", "('users', 0, 0)"),
+        (
+            "bad_records/why?topic=users&partition=0&offset=0",
+            404,
+            "unknown_row",
+            "bad_records has no record of topic 'users', partition 0, offset 0",
+        ),
         ("bad_records/why?topic=users&partition=-1&offset=0", 400, "bad_parameter", "partition"),
         ("bad_records/why?row=gone", 404, "unknown_row", "no row 'gone'"),
     ],

@@ -123,7 +123,11 @@ def demo(
     `users2`, `accounts2` and `control`. The sample data has a malformed record now and then: look at `bad_records`.
     """
     from turnout.local import demo as demonstration
+    from turnout.logs import log_to_stderr
 
+    log_to_stderr(
+        str, as_json=False, level=logging.WARNING
+    )  # without this, the first library that logs sets its own format
     demonstration.run(port=port, records_per_second=rate, data=data)
     _end_process()
 

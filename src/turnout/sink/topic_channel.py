@@ -398,8 +398,8 @@ def _of_kafka(error: KafkaError, topic: str, writer: str, kafka: KafkaSettings) 
     code, words = error.code(), describe(error)
     at_least_once = "or set delivery: at_least_once, which needs no transactions"
     if code in MISSING:
-        compact = " --config cleanup.policy=compact" if writer == sink_id(topic) else ""
-        create = f"kafka-topics.sh --create --topic {topic}{compact}"
+        compact = " --compact" if writer == sink_id(topic) else ""
+        create = f"turnout topic create {topic}{compact} -c FILE"
         return _refused(f"topic {topic!r} does not exist", f"create it: {create}")
     if code == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         denied = f"the transactional id {writer!r} may not be used with Turnout's Kafka identity"

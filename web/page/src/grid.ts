@@ -408,7 +408,7 @@ class HeaderCell implements IHeaderComp {
     this.params = params as HeaderParams;
     const { info, events, headers, eGridHeader } = this.params;
     this.order.setAttribute("aria-hidden", "true");
-    this.sort.append(element("span", "head-name", info.name), element("small", "", info.type), this.order);
+    this.sort.append(element("span", "head-name", info.name), this.order, element("small", "", info.type));
     this.sort.addEventListener("click", (event) => events.onSort(info.name, event.shiftKey || event.ctrlKey));
     this.filter.addEventListener("click", () => events.onFilter?.(info, this.filter));
     this.filter.hidden = !events.onFilter;

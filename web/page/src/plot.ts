@@ -172,7 +172,7 @@ function binOptions(shape: () => Bins): Part {
     return [starts[0] ?? 0, (starts.at(-1) ?? 0) + width];
   };
   return {
-    padding: [10, 14, 0, 0],
+    padding: [10, () => Math.max(14, shape().time ? 0 : textWidth(exact(ends()[1])) / 2 + 2), 0, 0],
     tzDate: (time) => (shape().date ? uPlot.tzDate(new Date(time), "Etc/UTC") : new Date(time)),
     scales: { x: { time: shape().time, range: ends }, y: { range: (_, min, max) => zeroBased(min, max) } },
     axes: [

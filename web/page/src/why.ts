@@ -8,6 +8,11 @@ import { count, number, prettyJson } from "./format";
 import { problemText } from "./problem";
 import { OPERATIONS } from "./tables";
 
+const MAKERS = new Map([
+  ["configuration", "the configuration file"],
+  ["topic", "a message from the control topic"],
+]);
+
 export class WhyPart {
   readonly element = element("section", "why");
   private readonly ask: (table: string, row: string) => Promise<Why>;
@@ -74,7 +79,7 @@ function partsOf(why: Why): HTMLElement[] {
 
 function madeBy({ generation, message }: Why): HTMLElement[] {
   if (message === null) return [];
-  const maker = message.requester === "configuration" ? "the configuration file" : `a message from ${message.requester}`;
+  const maker = MAKERS.get(message.requester) ?? `a message from ${message.requester}`;
   const made = element("p", "quiet", `Generation ${generation} was made by ${maker}`);
   if (message.raw) made.append(element("pre", "", message.raw));
   return [made];

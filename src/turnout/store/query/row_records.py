@@ -249,7 +249,8 @@ class _Explaining:
     def _unknown(self) -> TurnoutError:
         asked, table = self._question, self._table.name
         what = f"row {show(asked.row)}" if asked.row is not None else f"row and no record of the key {show(asked.key)}"
-        what = f"record at {show(asked.place)}" if asked.place else what
+        if asked.place:
+            what = "record of topic {}, partition {}, offset {}".format(*map(show, asked.place))
         hint = "it may have changed or gone since; read the table again"
         return TurnoutError("unknown_row", f"{table} has no {what}", hint)
 

@@ -4,8 +4,9 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -43,6 +44,29 @@ def console() -> Console:
     return Console(width=wide, highlight=False)
 
 
+class CutTable(Table):
+    """A table whose cells are one line each, and are cut if the terminal is too narrow.
+
+    Rich narrows the widest columns first, unless the columns are `no_wrap`: then it narrows all alike, and short ones
+    vanish beside a long text. So not the columns but their cells may not wrap.
+    """
+
+    def add_column(self, header: RenderableType = "", *others: Any, **settings: Any) -> None:
+        _cut(header)
+        super().add_column(header, *others, **settings)
+
+    def add_row(self, *cells: RenderableType | None, **settings: Any) -> None:
+        for text in cells:
+            _cut(text)
+        super().add_row(*cells, **settings)
+
+
+def _cut(text: RenderableType | None) -> None:
+    """Let a text be one line, which is cut where it is too long."""
+    if isinstance(text, Text):
+        text.no_wrap, text.overflow = True, "ellipsis"
+
+
 def table_of(
     columns: Iterable[Mapping[str, str]],
     title: str | None = None,
@@ -51,14 +75,10 @@ def table_of(
     rows: Iterable[Mapping[str, object]] = (),
 ) -> Table:
     """Return a table with numbers right-aligned; cells that are too wide are cut, or wrapped if `fold` is set."""
-    shown = Table(title=title, title_justify="left", header_style="bold cyan")
+    shown = (Table if fold else CutTable)(title=title, title_justify="left", header_style="bold cyan")
     for column in columns:
-        shown.add_column(
-            cell(column["name"]),
-            justify="right" if is_number(column) else "left",
-            overflow="fold" if fold else "ellipsis",
-            no_wrap=not fold,
-        )
+        justify: JustifyMethod = "right" if is_number(column) else "left"
+        shown.add_column(cell(column["name"]), justify=justify, overflow="fold" if fold else "ellipsis")
     for row in rows:
         shown.add_row(*map(cell, row.values()))
     return shown

@@ -23,6 +23,7 @@ _GROUPS = 30
 _SIGNS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 _WHY_COLUMNS = ("record", "partition", "offset", "timestamp", "key", "value")
 _PLACE = {"topic", "partition", "offset"}
+_MAKERS = {"configuration": "the configuration file", "topic": "the control topic"}
 
 
 @asking(
@@ -254,7 +255,7 @@ def why(
 
 def _why_pictures(found: dict[str, Any]) -> Iterator[RenderableType]:
     message = found["message"] or {"requester": "a message that is no longer stored", "raw": None}
-    maker = "the configuration file" if message["requester"] == "configuration" else message["requester"]
+    maker = _MAKERS.get(message["requester"], message["requester"])
     sent = f": {message['raw']}" if message["raw"] else ""
     yield output.cell(f"{found['table']}, generation {found['generation']}, made by {maker}{sent}")
     for row in found["rows"]:

@@ -186,11 +186,11 @@ def _print_tables(batches: Iterator[pa.RecordBatch]) -> None:
 def _table(batch: pa.RecordBatch) -> Table:
     import pyarrow as pa
 
-    table = Table(header_style="bold cyan")
+    table = output.CutTable(header_style="bold cyan")
     for field in batch.schema:
         kind = field.type
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        table.add_column(output.cell(field.name), justify="right" if number else "left", no_wrap=True)
+        table.add_column(output.cell(field.name), justify="right" if number else "left")
     for row in _rows(batch):
         table.add_row(*map(output.cell, row.values()))
     return table
