@@ -21,6 +21,7 @@ from turnout.kafka.clients import bulk_properties
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.offsets import EARLIEST, OFFSET_BITS, Offsets
 from turnout.schemas.record_decoder import RecordDecoder
+from turnout.spark.jvm.session import TaskSize
 from turnout.testing import Record, create_topic, delete_topic, patience, produce
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of partitions are split among tasks."""
-    for name in ("SMALLEST_TASK", "TASK_RECORDS"):
-        monkeypatch.setattr(f"turnout.spark.read.readers.{name}", 40)
+    monkeypatch.setattr("turnout.spark.read.readers.SMALLEST_TASK", 40)
+    monkeypatch.setattr("turnout.spark.read.readers.TASK_RECORDS", TaskSize(40, 40))
 
 
 @pytest.mark.usefixtures("small_tasks", "way")

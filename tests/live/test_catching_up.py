@@ -23,6 +23,7 @@ from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import Offsets
+from turnout.spark.jvm.session import TaskSize
 from turnout.testing import create_topic, produce, wait_until
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSessio
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         # So that views of few rows, too, are built in parts; of keys that fall into no part there are some.
         patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
-        patched.setattr("turnout.spark.writing.PART_ROWS", PART_ROWS)
+        patched.setattr("turnout.spark.writing.PART_ROWS", TaskSize(PART_ROWS, PART_ROWS // 3))
         CatchingUp(spark, case, Path(folder)).play(replays=False)
 
 

@@ -29,6 +29,7 @@ from turnout.plan.control import Outcome
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import Offsets
 from turnout.plan.tables import ChainView
+from turnout.spark.jvm.session import TaskSize
 from turnout.store.feed import Commit, Wanted
 from turnout.testing import create_topic, produce, wait_until
 
@@ -207,7 +208,7 @@ def test_chains_over_any_columns_equal_a_plain_computation(spark: SparkSession, 
                 patched.setattr(f"turnout.store.{module}.hash_sql", few_hashes)
         if case.in_parts:
             patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
-            patched.setattr("turnout.spark.writing.PART_ROWS", PART_ROWS)
+            patched.setattr("turnout.spark.writing.PART_ROWS", TaskSize(PART_ROWS, PART_ROWS // 3))
         play(case, spark, Path(folder))
 
 

@@ -24,6 +24,7 @@ from turnout.config.tables import first_plan, layout_of
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import Offsets
+from turnout.spark.jvm.session import TaskSize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,7 +201,7 @@ def test_views_of_three_sources_equal_a_plain_computation(spark: SparkSession, c
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         if case.in_parts:
             patched.setattr("turnout.spark.writing.SMALL_BATCH", 0)
-            patched.setattr("turnout.spark.writing.PART_ROWS", PART_ROWS)
+            patched.setattr("turnout.spark.writing.PART_ROWS", TaskSize(PART_ROWS, PART_ROWS // 3))
         before = Offsets({(source, partition): 0 for source in COLUMNS for partition in range(2)})
         target = case.course.target(before)
         fed = FedGeneration(spark, configured(case, Path(folder)), Path(folder), before, target)

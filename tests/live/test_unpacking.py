@@ -22,6 +22,7 @@ from turnout.kafka.topics import Topics, TopicSample
 from turnout.plan.offsets import Offsets
 from turnout.preflight.findings import Cluster, check_cluster
 from turnout.schemas.record_decoder import RecordDecoder
+from turnout.spark.jvm.session import TaskSize
 from turnout.testing import EmbeddedBroker, Record, create_topic, patience, produce, wait_until
 from turnout_process import ASKED_SECONDS, RunningTurnout
 from two_topics import USERS, account, sections, user, wait_reason
@@ -89,8 +90,8 @@ def test_bulk_read_refuses_what_cannot_be_unpacked_or_is_too_large_and_reads_all
     reader = KafkaReaders(spark, "g1", decoder, lambda: properties, dict)
     place, end = (topic, 0), 17
     # Ranges begin and end in the batch of six.
-    for name in ("SMALLEST_TASK", "TASK_RECORDS"):
-        monkeypatch.setattr(f"turnout.spark.read.readers.{name}", 6)
+    monkeypatch.setattr("turnout.spark.read.readers.SMALLEST_TASK", 6)
+    monkeypatch.setattr("turnout.spark.read.readers.TASK_RECORDS", TaskSize(6, 6))
     monkeypatch.setattr("turnout.spark.read.readers.FEW_RECORDS", 0)
     for chosen in (reader, reader.with_care()):
         found = chosen.read(Offsets({place: 0}), Offsets({place: end}))

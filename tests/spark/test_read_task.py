@@ -61,7 +61,7 @@ def test_worker_collects_no_garbage_while_it_reads_and_imports_no_pandas() -> No
 
 
 def test_ranges_of_a_partition_are_of_one_size() -> None:
-    more = TASK_RECORDS + 2
+    more = TASK_RECORDS.usual + 2
     start, end = Offsets({("t", 0): 10, ("t", 1): EARLIEST, ("t", 2): 5}), {("t", 0): 10 + more, ("t", 1): more}
     ranges = split(["t"], start, Offsets({**end, ("t", 2): 5}), 1)
     half = more // 2

@@ -14,7 +14,6 @@ from turnout.plan.offsets import EARLIEST, OFFSET_BITS, Offsets
 from turnout.spark.read.readers import (
     FEW_RECORDS,
     MANY_RECORDS,
-    SHORT_TASK_RECORDS,
     STEADY_RECORDS,
     TASK_RECORDS,
     KafkaReaders,
@@ -48,10 +47,10 @@ def test_way_follows_from_how_many_records_there_are_and_who_asks(
 @pytest.mark.parametrize(
     ("live", "batch", "most"),
     [
-        (False, None, TASK_RECORDS),
-        (True, None, SHORT_TASK_RECORDS),
+        (False, None, TASK_RECORDS.usual),
+        (True, None, TASK_RECORDS.short),
         # A batch has nobody to make way for.
-        (True, object(), TASK_RECORDS),
+        (True, object(), TASK_RECORDS.usual),
     ],
 )
 def test_tasks_of_a_catch_up_are_short_while_small_batches_come(
@@ -73,7 +72,7 @@ def test_tasks_of_a_catch_up_are_short_while_small_batches_come(
 
 
 def test_ranges_of_tasks_are_even_and_no_larger_than_asked() -> None:
-    ranges = split(["t"], Offsets({("t", 0): 0}), Offsets({("t", 0): 120_000}), 2, SHORT_TASK_RECORDS)
+    ranges = split(["t"], Offsets({("t", 0): 0}), Offsets({("t", 0): 120_000}), 2, TASK_RECORDS.short)
     assert [(one.start, one.end) for one in ranges] == [(0, 40_000), (40_000, 80_000), (80_000, 120_000)]
 
 

@@ -19,6 +19,7 @@ from turnout.plan.offsets import Gap, Lost, Offsets
 from turnout.plan.tables import ViewTable
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.spark.jvm.checkpoints import folder_at
+from turnout.spark.jvm.session import TaskSize
 from turnout.spark.read.live import Arrival
 from turnout.spark.views.row_files import view_folder
 from turnout.spark.views.runner import view_runner
@@ -29,11 +30,8 @@ from turnout.store.views.parts import Files, PartRunner
 SMALL_BATCH = 20_000
 """Up to this many records, or rows of a view's sides, a plan that is kept is faster than files."""
 
-PART_ROWS = 1_200_000
-"""About how many rows of both sides one task joins while a view is built, at most: of keys and ids."""
-
-SHORTER = 3
-"""By how much parts are smaller while small batches come, which wait for the end of a task."""
+PART_ROWS = TaskSize(1_200_000, short=400_000)
+"""About how many rows of both sides one task joins while a view is built: of keys and ids."""
 
 MOST_ROWS_HELD = 4_800_000
 """About how many rows of both sides all tasks together join at once: the driver has their results in memory."""
@@ -169,7 +167,7 @@ class Writer:
             # A chain runs one step after the other, and cannot tell which share one part is.
             over = partial(self._told, over, share) if view.by_key and rows.state.whole else over
             cores = self.session.sparkContext.defaultParallelism
-            parts = partial(_parts, cores, PART_ROWS // SHORTER if runner.live else PART_ROWS)
+            parts = partial(_parts, cores, PART_ROWS.most(live=runner.live))
             batch.replace(view, rows.in_parts(PartRunner(folder, cores, parts, over)))
 
     def _told(

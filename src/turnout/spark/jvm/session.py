@@ -17,7 +17,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.sql import SparkSession
@@ -344,6 +344,16 @@ def view_session(session: SparkSession, *, own: bool = False, planned: bool = Fa
     for name, value in settings.items():
         small.conf.set(name, value)
     return small
+
+
+class TaskSize(NamedTuple):
+    """How much one task of a build takes at most: less while small batches come, each of which waits for its end."""
+
+    usual: int
+    short: int
+
+    def most(self, *, live: bool) -> int:
+        return self.short if live else self.usual
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ from turnout.plan.offsets import OFFSET_BITS, Offsets
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.spark.jvm.cluster import runs_here
 from turnout.spark.jvm.java_errors import is_disconnected
-from turnout.spark.jvm.session import pool, scratch
+from turnout.spark.jvm.session import TaskSize, pool, scratch
 from turnout.spark.read import task
 from turnout.spark.read.task import Range, TaskResult
 from turnout_client import arrow_columns, column_types, iso_times
@@ -54,11 +54,8 @@ STEADY_RECORDS = 8_000
 """After a batch of more than this, the next one is read by tasks from this size on: their workers run by then, or soon
 pay for their start."""
 
-TASK_RECORDS = 125_000
-"""How many records a task reads at most: the jobs of other generations wait for the end of one."""
-
-SHORT_TASK_RECORDS = 50_000
-"""How many of a catch-up while small batches come, each of which has two jobs that wait."""
+TASK_RECORDS = TaskSize(125_000, short=50_000)
+"""How many records a task reads: the jobs of other generations wait for the end of one."""
 
 SMALLEST_TASK = 5_000
 """A task reads at least so many records, if there are."""
@@ -152,8 +149,7 @@ class KafkaReaders:
                 decoded = self._by_source(start, end)
                 if decoded is not None:
                     return decoded
-            short = batch is None and self.live()
-            return self._in_tasks(start, end, SHORT_TASK_RECORDS if short else TASK_RECORDS)
+            return self._in_tasks(start, end, TASK_RECORDS.most(live=batch is None and self.live()))
 
     def _by_source(self, start: Offsets, end: Offsets) -> Decoded | None:
         """Read by Spark's batch source for Kafka, in one task.
@@ -264,7 +260,9 @@ def decoded_parts(results: Sequence[TaskResult]) -> list[Decoded]:
     return [read_file(rows) for rows, _ in results]
 
 
-def split(topics: Sequence[str], start: Offsets, end: Offsets, cores: int, most: int = TASK_RECORDS) -> list[Range]:
+def split(
+    topics: Sequence[str], start: Offsets, end: Offsets, cores: int, most: int = TASK_RECORDS.usual
+) -> list[Range]:
     """The ranges of a job's tasks: up to `most` records each, or less where some cores would have nothing to do."""
     total = sum(max(0, end.next[place] - max(0, first)) for place, first in start.next.items())
     most = max(SMALLEST_TASK, min(most, -(-total // cores)))
