@@ -18,6 +18,7 @@ from lengths import PARTS_EXAMPLES
 from turnout.config import parse
 from turnout.config.tables import first_plan, layout_of
 from turnout.decode.shape import Decoded
+from turnout.errors import TurnoutError
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import OFFSET_BITS
 from turnout.plan.tables import ViewTable
@@ -328,3 +329,24 @@ def test_store_is_closed_when_the_statements_of_other_threads_have_ended(tmp_pat
     database.close()
     counting.join(patience())
     assert counts in ([], [20_000**2 - 36])
+
+
+def test_store_is_not_closed_for_longer_than_its_limit_while_a_statement_runs(tmp_path: Path) -> None:
+    database = Database.open(tmp_path)
+    began, closed = threading.Event(), threading.Event()
+
+    def wait(_: int) -> int:
+        began.set()
+        assert closed.wait(patience())
+        return 1
+
+    with database.cursor() as cursor:
+        cursor.create_function("wait", wait, [duckdb.sqltypes.BIGINT], duckdb.sqltypes.BIGINT)
+        waiting = threading.Thread(target=lambda: scalar(cursor, "SELECT wait(1)"))
+        waiting.start()
+        assert began.wait(patience())
+        with pytest.raises(TurnoutError, match="the store failed"):
+            database.close(timeout_seconds=0)
+        closed.set()
+        waiting.join(patience())
+    database.close()

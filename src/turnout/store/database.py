@@ -80,6 +80,8 @@ CREATE OR REPLACE VIEW main.alerts AS FROM turnout.alerts;
 
 PUBLISHED = "SELECT generation FROM turnout.published"
 _FETCHED_BY_ID = 1_000
+CLOSE_SECONDS = 60.0
+"""No statement of a batch takes longer. What runs on must not keep the process: all that is committed is in the log."""
 
 
 class Interruptible(Protocol):
@@ -215,12 +217,15 @@ class Database:
             self.close()
             self._connection = self._connect()
 
-    def close(self) -> None:
-        """Close when the statements of other threads have ended: DuckDB refuses to while one runs."""
+    def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
+        """Close when the statements of other threads have ended: DuckDB refuses to while one runs, and so the limit."""
+        until = time.monotonic() + timeout_seconds
         while True:
             try:
                 return self._connection.close()
-            except duckdb.ResourceInUseException:
+            except duckdb.ResourceInUseException as error:
+                if time.monotonic() >= until:
+                    raise store_failed(error) from error
                 time.sleep(0.01)
 
 
