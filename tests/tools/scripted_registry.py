@@ -1,4 +1,4 @@
-"""A fake schema registry with an answer for each path."""
+"""A fake schema registry or identity provider with an answer for each path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 
 
 class Scripted:
-    """A server with an answer for each path; `heard` has the path and headers of each call."""
+    """A server with an answer for each path; `heard` has the path and headers of each call.
+
+    An answer is a text, a value that is sent as JSON, or a function that writes the body.
+    """
 
     def __init__(self, answers: dict[str, tuple[int, Any]]) -> None:
         self.answers = answers
@@ -33,6 +36,9 @@ def scripted(answers: dict[str, tuple[int, Any]]) -> Iterator[Scripted]:
             status, answer = script.answers.get(self.path, (404, "<html>nothing here</html>"))
             self.send_response(status)
             self.end_headers()
+            if callable(answer):
+                answer(self)
+                return
             self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
 
         do_POST = do_GET  # noqa: N815
@@ -40,7 +46,13 @@ def scripted(answers: dict[str, tuple[int, Any]]) -> Iterator[Scripted]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_: Any) -> None:
+            """Ignore errors, because clients leave before the end of an answer that is too long."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     script.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
+import json
 import logging
 import ssl
 import time
@@ -43,6 +45,9 @@ _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 _TYPES = (None, "jwt", "at+jwt", "application/at+jwt")
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _ANSWER_SECONDS = 10.0
+"""One answer in all, however slowly it comes."""
+_MOST_BYTES = 1_000_000
+"""Bytes of an answer: keys and claims have a few thousand."""
 _KEYS_SECONDS = 3600.0
 # Between two requests for keys, whatever comes: anybody can send a token with a made-up key.
 _PAUSE_SECONDS = 20.0
@@ -215,15 +220,19 @@ class IdentityProvider:
 
     async def _fetch(self, url: str, method: str = "GET", **asked: Any) -> Mapping[str, Any]:
         """The JSON object that an endpoint answers; its words are not repeated, since they could hold secrets."""
+        content = bytearray()
         try:
-            async with httpx.AsyncClient(verify=self._tls, timeout=_ANSWER_SECONDS) as http:
-                response = await http.request(method, url, **asked)
+            async with asyncio.timeout(_ANSWER_SECONDS), httpx.AsyncClient(verify=self._tls) as http:
+                async with http.stream(method, url, **asked) as response:
+                    async for piece in response.aiter_bytes():
+                        content += piece
+                        if len(content) > _MOST_BYTES:
+                            raise self._unusable(f"gave an answer of more than {_MOST_BYTES:,} bytes")
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise self._unusable(f"cannot be reached: {type(error).__name__}") from error
-        try:
-            answer = response.json()
-        except ValueError:
-            answer = None
+        answer = None
+        with contextlib.suppress(ValueError, RecursionError):
+            answer = json.loads(content)
         if isinstance(answer, dict) and response.status_code == 200:
             return answer
         if isinstance(answer, dict) and method == "POST" and 400 <= response.status_code < 500:

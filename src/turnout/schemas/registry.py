@@ -177,13 +177,13 @@ class SchemaRegistry:
             if time.monotonic() < self._token_ends:
                 return self._token
         try:
-            response = httpx.post(**oauth.token_request(), timeout=TIMEOUT_SECONDS)
-            answer = response.json()
+            with httpx.stream("POST", **oauth.token_request(), timeout=TIMEOUT_SECONDS) as response:
+                answer = json.loads(_content(response) or b"")
             token = str(answer["access_token"]) if response.status_code == 200 else ""
             seconds = float(answer.get("expires_in", 60))
         except (httpx.HTTPError, OSError) as error:
             raise self._no_token(oauth, f"cannot be reached: {error or type(error).__name__}") from error
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
             raise self._no_token(oauth, "gave an answer that is not a token") from None
         if not token:
             raise self._no_token(oauth, f"answered {response.status_code} {answer.get('error', '')}".rstrip())
