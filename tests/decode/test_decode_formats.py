@@ -277,6 +277,35 @@ def test_avro_schema_of_thousands_of_types_is_of_no_use() -> None:
         open_decoder([avro(record(*types), {"f0": "string"})])
 
 
+def doubling(levels: int) -> dict[str, Any]:
+    """A record that has the one of the level below twice, and so on down to one without fields."""
+    kind = record(name="R0")
+    for level in range(1, levels + 1):
+        kind = record(("a", kind), ("b", f"R{level - 1}"), name=f"R{level}")
+    return kind
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        doubling(17),
+        ["null", doubling(4)],
+        {"type": "map", "values": ["null", record(*((f"n{number}", "null") for number in range(9)), name="Nulls")]},
+        record(("i", "int"), *((f"n{number}", "null") for number in range(16)), name="Some"),
+    ],
+)
+def test_avro_record_of_few_bytes_cannot_have_many_values(kind: Any) -> None:
+    """Thirty levels would be a thousand million values without a byte."""
+    with pytest.raises(ValueError, match="it has a type that is mostly values without bytes, so it can be of any size"):
+        open_decoder([avro(record(("id", "string"), ("a", kind)), {"id": "string"})])
+
+
+def test_avro_record_with_some_values_without_bytes_is_read() -> None:
+    nulls = [(f"n{number}", "null") for number in range(20)]
+    kind = record(("a", doubling(1)), ("id", "string"), ("b", "string"), *nulls)
+    assert read(avro(kind, {"id": "string"}), b"\x02x\x02y") == [({"id": "x"}, [])]
+
+
 @pytest.mark.parametrize("text", [b"\xff", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"])
 def test_texts_that_are_not_utf8_make_a_bad_record(text: bytes) -> None:
     inside = bytes([len(text) * 2]) + text

@@ -24,6 +24,9 @@ _DEEPEST = 100
 """Levels of a record whose type is part of itself."""
 _MOST_TYPES = 1_000
 """Named types of a schema: what is told of all of them takes a time that grows with their square."""
+_MOST_EMPTY = 8
+"""Values without bytes of their own for each byte of a type, and as many more: a record of a record of nulls and so on
+can have any number, and thirty types that each have the next one twice have a thousand million."""
 _MOST_DIGITS = 1_000
 """Digits of a decimal. The time to read one grows with their square: a megabyte of them takes a minute."""
 _MOST_BITS = math.ceil(_MOST_DIGITS * math.log2(10))
@@ -43,8 +46,11 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
         raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from error
     if len(named) > _MOST_TYPES:
         raise ValueError(f"it has more than {_MOST_TYPES:,} named types")
-    smallest = sizes(named)
-    arrays = [kind for kind in _types([schema, *named.values()]) if isinstance(kind, dict) and "items" in kind]
+    smallest, types = sizes(named), list(_types([schema, *named.values()]))
+    empty = _empty_values_of(named)
+    if any(_empty_values(kind, empty) > _MOST_EMPTY * (1 + _least_bytes(kind, smallest)) for kind in types):
+        raise ValueError("it has a type that is mostly values without bytes, so it can be of any size")
+    arrays = [kind for kind in types if isinstance(kind, dict) and "items" in kind]
     if any(_least_bytes(array["items"], smallest) == 0 for array in arrays):
         raise ValueError("it has an array whose items take no bytes, so it can have any length")
     recursive = is_recursive(named)
@@ -165,6 +171,29 @@ def _least_bytes(kind: Any, named: Mapping[str, float], own: str | None = None) 
     if kind["type"] == "fixed":
         return int(kind["size"])
     return _least_bytes(kind["type"], named)
+
+
+def _empty_values_of(named: Mapping[str, Any]) -> dict[str, float]:
+    """How many values without bytes each named type has, besides those that come after a byte of a union or a list."""
+    known: dict[str, float] = dict.fromkeys(named, 0)
+    for _ in named:
+        before, known = known, {name: _empty_values(schema, known, own=name) for name, schema in named.items()}
+        if known == before:
+            break
+    return known
+
+
+def _empty_values(kind: Any, named: Mapping[str, float], own: str | None = None) -> float:
+    if isinstance(kind, str):
+        return named.get(kind, kind == "null")
+    if isinstance(kind, list):
+        return 0
+    name = kind.get("name")
+    if own is None and name in named:
+        return named[name]
+    if kind["type"] in ("record", "error"):
+        return 1.0 + sum(_empty_values(field["type"], named) for field in kind["fields"])
+    return kind["size"] < 1 if kind["type"] == "fixed" else _empty_values(kind["type"], named)
 
 
 def _types(node: Any) -> Iterator[Any]:
