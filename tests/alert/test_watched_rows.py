@@ -202,6 +202,29 @@ def test_oldest_events_are_dropped_where_too_many_wait_and_the_table_is_bounded(
     assert events.counts() == {}
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_flood_keeps_the_rows_of_the_events_that_can_be_delivered(
+    filling: Filling, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """The rows of a million events would be gigabytes."""
+    monkeypatch.setattr(watched_rows, "MAX_WAITING", 2)
+    if not kept:
+        monkeypatch.setattr(watched_rows, "MAX_KEPT_CHANGES", 0)
+    rows = WatchedRows("large", LARGE, filling.database)
+    numbers = range(1, 6)
+    filling.swap(users=[user(number) for number in numbers])
+    rows.step()
+    filling.batch(accounts=[account(number, 5.0) for number in numbers])
+    with filling.database.read() as cursor:
+        now = published_table(cursor, "final_ui")
+        assert now is not None and rows._position is not None
+        assert (kept_changes(now, rows._position) is not None) == kept
+    assert rows.step().events == 5
+    found = table_of_events(filling.database)
+    assert [row["key"] for row in found] == ["u1", "u2", "u3", "u4", "u5"]
+    assert [row["row"] and json.loads(row["row"])["userId"] for row in found] == [None, None, None, "u4", "u5"]
+
+
 def test_events_go_together_up_to_a_size(filling: Filling, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events_module, "MAX_TOGETHER_BYTES", 200)
     rows = WatchedRows("old", AlertSettings(table="users_ui", where="age > 5", to=LOG), filling.database)

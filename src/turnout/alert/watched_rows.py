@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from turnout.alert.events import add_events
+from turnout.alert.events import MAX_WAITING, add_events
 from turnout.config import AlertSettings
 from turnout.plan.position import NOTHING, Position
 from turnout.plan.sql_text import quoted
@@ -91,32 +91,43 @@ class WatchedRows:
         """The rows that do not fulfil the condition as they did before: identity, order, and the row as JSON."""
         where, values = compile_where(self._terms, now.columns)
         record = record_key_sql(now.key, now.columns[now.key])
-        row = record_value_sql(now.columns)
         if changes := kept_changes(now, position):
             fits = f"NOT _gone AND coalesce({where}, false)"
-            changed = f"SELECT *, {record} AS _record, {fits} AS _fits FROM {changes}"
+            source = f"SELECT *, {record} AS _record, {fits} AS _fits FROM {changes}"
             rows = (
                 "SELECT *, lag(_fits, 1, _known) OVER (PARTITION BY _record ORDER BY _version) AS _fitted "
-                f"FROM (SELECT *, _record IN ({_KNOWN}) AS _known FROM ({changed}))"
+                f"FROM (SELECT *, _record IN ({_KNOWN}) AS _known FROM ({source}))"
             )
-            shown, parameters = "NOT _gone", [self._name, *values]
+            present, parameters = "NOT _gone", [self._name, *values]
         else:
             known = _KNOWN if position != NOTHING else f"{_KNOWN} AND false"
-            rows = (
-                f"SELECT * REPLACE (coalesce(_fits, false) AS _fits, coalesce(_record, _known) AS _record), "
-                f"_known IS NOT NULL AS _fitted, 0 AS _version "
-                f"FROM (SELECT *, {record} AS _record, coalesce({where}, false) AS _fits "
-                f"FROM main.{quoted(now.table)}) "
-                f"FULL JOIN (SELECT record AS _known FROM ({known})) ON _record = _known"
+            source = (
+                f"SELECT *, {record} AS _record, coalesce({where}, false) AS _fits, 0 AS _version "
+                f"FROM main.{quoted(now.table)}"
             )
-            shown, parameters = f"{ROW} IS NOT NULL", [*values, self._name]
-        value = f"CASE WHEN {shown} AND strlen({row}) <= {MAX_ROW_BYTES} THEN {row} END"
-        return arrow_table(
+            rows = (
+                "SELECT coalesce(_fits, false) AS _fits, coalesce(_record, _known) AS _record, "
+                f"_known IS NOT NULL AS _fitted, 0 AS _version "
+                f"FROM ({source}) FULL JOIN (SELECT record AS _known FROM ({known})) ON _record = _known"
+            )
+            present, parameters = "true", [*values, self._name]
+        found = arrow_table(
             cursor,
-            f"SELECT _record, _version, _fits, {value} AS _told FROM ({rows}) WHERE _fits <> _fitted "
-            "ORDER BY _version, _record",
+            f"SELECT _record, _version, _fits FROM ({rows}) WHERE _fits <> _fitted ORDER BY _version, _record",
             parameters,
         )
+        if not found.num_rows:
+            return found
+        # The rows of a flood would not fit into memory. Events beyond these are dropped at once.
+        row = record_value_sql(now.columns)
+        newest = found.slice(max(0, found.num_rows - MAX_WAITING)).select(["_record", "_version"])
+        told = (
+            f"SELECT _record, _version, {row} AS _told FROM ({source}) "
+            f"WHERE {present} AND (_record, _version) IN (FROM _newest) AND strlen({row}) <= {MAX_ROW_BYTES}"
+        )
+        with registered(cursor, _found=found, _newest=newest):
+            joined = f"FROM _found LEFT JOIN ({told}) USING (_record, _version) ORDER BY _version, _record"
+            return arrow_table(cursor, joined, values)
 
     def _write(self, cursor: duckdb.DuckDBPyConnection, position: Position) -> None:
         begins = "" if self._position != NOTHING else " OR true"
