@@ -28,7 +28,7 @@ def metadata(script: Scripted) -> Mapping[str, Any]:
 def described(script: Scripted, **more: Any) -> tuple[int, dict[str, Any]]:
     """The answer with the addresses of the provider."""
     names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-    return 200, {"issuer": script.url, **{name: f"{script.url}/keys" for name in names}, **more}
+    return 200, {"issuer": script.url, **dict.fromkeys(names, f"{script.url}/keys"), **more}
 
 
 def endless(handler: Any) -> None:

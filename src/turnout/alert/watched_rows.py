@@ -20,7 +20,6 @@ from turnout.plan.where import compile_where, parse_terms
 from turnout.sink.records import PublishedTable, changed_table, kept_changes
 from turnout.sink.topic_state import moment
 from turnout.store.database import Database, arrow_table, first_row, registered
-from turnout.store.identity import ROW
 from turnout.store.outgoing import SinkPosition
 from turnout.store.row_json import record_key_sql, record_value_sql
 

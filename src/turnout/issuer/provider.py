@@ -222,12 +222,15 @@ class IdentityProvider:
         """The JSON object that an endpoint answers; its words are not repeated, since they could hold secrets."""
         content = bytearray()
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS), httpx.AsyncClient(verify=self._tls) as http:
-                async with http.stream(method, url, **asked) as response:
-                    async for piece in response.aiter_bytes():
-                        content += piece
-                        if len(content) > _MOST_BYTES:
-                            raise self._unusable(f"gave an answer of more than {_MOST_BYTES:,} bytes")
+            async with (
+                asyncio.timeout(_ANSWER_SECONDS),
+                httpx.AsyncClient(verify=self._tls) as http,
+                http.stream(method, url, **asked) as response,
+            ):
+                async for piece in response.aiter_bytes():
+                    content += piece
+                    if len(content) > _MOST_BYTES:
+                        raise self._unusable(f"gave an answer of more than {_MOST_BYTES:,} bytes")
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise self._unusable(f"cannot be reached: {type(error).__name__}") from error
         answer = None
