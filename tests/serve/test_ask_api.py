@@ -308,6 +308,15 @@ def test_sql_guards_a_csv_file(url: str) -> None:
     assert "'" not in sql(url, text, format="csv").text
 
 
+def test_sql_guards_names_of_columns_and_wide_signs(url: str) -> None:
+    text = 'select \'\uff1d1+1\' as "=cmd", timestamp \'20000-01-01\' as "@far", 5 as "a=b"'
+    assert sql(url, text, format="csv", guard=True).text.splitlines() == [
+        '"\'=cmd","\'@far","a=b"',
+        '"\'\uff1d1+1","\'+020000-01-01 00:00:00.000000Z",5',
+    ]
+    assert "'" not in sql(url, text, format="csv").text
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -5,6 +5,7 @@ Arrow converts rows by columns.
 
 import asyncio
 import logging
+import re
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -45,8 +46,8 @@ _CHUNK_BYTES = 256 * 1024
 _IN_MEMORY_BYTES = 4 * 1024 * 1024
 _ENCODED_ROWS = 1_000
 _CSV_TIMESTAMP = "%Y-%m-%d %H:%M:%SZ"
-# Spreadsheets skip a tab or an end of line in front.
-_FORMULA = r"^[=+\-@\t\r\n]"
+# Spreadsheets skip a tab or an end of line in front, and some take the wide forms of the signs too.
+_FORMULA = "^[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n]"
 
 
 def content_security_policy(styles: str, ancestors: str = "'none'") -> str:
@@ -267,7 +268,8 @@ def table_file(
 def _write(reading: StoreRead, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:
     sink = pa.PythonFile(content, mode="w")
     # Leaving a writer's block ends its file but leaves `content` open.
-    with _WRITERS[export.format](sink, rows.schema) as writer:
+    schema = _guarded_names(rows.schema) if export.guarded else rows.schema
+    with _WRITERS[export.format](sink, schema) as writer:
         for batch in rows:
             reading.check()
             csv = export.format is AnswerFormat.CSV
@@ -291,7 +293,11 @@ def guarded(batch: pa.RecordBatch) -> pa.RecordBatch:
         if pa.types.is_string(texts.type):
             safe = pc.binary_join_element_wise(pa.scalar("'", pa.string()), texts, "")
             columns[index] = pc.if_else(pc.match_substring_regex(texts, _FORMULA), safe, texts)
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+    return pa.RecordBatch.from_arrays(columns, schema=_guarded_names(batch.schema))
+
+
+def _guarded_names(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([f.with_name(f"'{f.name}") if re.match(_FORMULA, f.name) else f for f in schema])
 
 
 def _disposition(name: str) -> str:
