@@ -267,8 +267,8 @@ def table_file(
 
 def _write(reading: StoreRead, rows: pa.RecordBatchReader, export: Export, content: IO[bytes], hold: Hold) -> None:
     sink = pa.PythonFile(content, mode="w")
-    # Leaving a writer's block ends its file but leaves `content` open.
     schema = _guarded_names(rows.schema) if export.guarded else rows.schema
+    # Leaving a writer's block ends its file but leaves `content` open.
     with _WRITERS[export.format](sink, schema) as writer:
         for batch in rows:
             reading.check()
