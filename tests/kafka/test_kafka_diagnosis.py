@@ -1,13 +1,21 @@
 """What stands between Turnout and Kafka: from the words of clients, which differ from release to release."""
 
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pydantic import SecretStr
 
+from certificates import Authority
 from turnout.config import KafkaSettings
 from turnout.config.auth import OAuthSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.diagnosis import ask_for_token, cause_in
+from turnout.kafka.diagnosis import ask_for_token, cause_in, walk
 from turnout.kafka.topics import Topics
 
 FAILED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
@@ -102,3 +110,34 @@ def test_connection_that_authenticates_anew_at_a_bad_moment_is_not_taken_for_wro
     finally:
         topics.close()
     assert caught.value.code == code
+
+
+@pytest.fixture
+def tls_address(tmp_path: Path) -> Iterator[str]:
+    """The address of a port that speaks TLS."""
+    certificate = Authority(tmp_path).issue("broker", ("localhost",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.file, certificate.key_file)
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                link, _ = listening.accept()
+                with contextlib.suppress(OSError), context.wrap_socket(link, server_side=True):
+                    pass
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    yield f"127.0.0.1:{listening.getsockname()[1]}"
+    listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
+    thread.join()
+
+
+def test_tls_of_raw_properties_is_not_taken_for_a_missing_one(tls_address: str) -> None:
+    plain = walk(KafkaSettings(bootstrap_servers=tls_address))
+    assert plain is not None and plain.code == "port_speaks_tls"
+    for name in ("properties", "librdkafka_properties"):
+        raw = {name: {"security.protocol": "sasl_ssl"}}
+        assert walk(KafkaSettings.model_validate({"bootstrap_servers": tls_address} | raw)) is None

@@ -143,14 +143,14 @@ def walk(kafka: KafkaSettings) -> Cause | None:
     first: Cause | None = None
     for address in kafka.bootstrap_servers.split(","):
         host, _, port = address.strip().rpartition(":")
-        cause = _walk_to(host.strip("[]"), int(port), kafka.auth)
+        cause = _walk_to(host.strip("[]"), int(port), kafka)
         if cause is None:
             return None
         first = first or cause
     return first
 
 
-def _walk_to(host: str, port: int, auth: AuthSettings | None) -> Cause | None:
+def _walk_to(host: str, port: int, kafka: KafkaSettings) -> Cause | None:
     try:
         socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
@@ -165,7 +165,15 @@ def _walk_to(host: str, port: int, auth: AuthSettings | None) -> Cause | None:
         return replace(NOT_RUNNING, text=f"nothing listens at {host}:{port} ({error.strerror or type(error).__name__})")
     with link:
         link.settimeout(SECONDS)
-        return _secure(link, host, auth) if auth is not None and auth.tls else _plain(link)
+        if kafka.auth is not None and kafka.auth.tls:
+            return _secure(link, host, kafka.auth)
+        return None if _has_raw_tls(kafka) else _plain(link)
+
+
+def _has_raw_tls(kafka: KafkaSettings) -> bool:
+    """Whether raw properties ask for TLS; only the clients know the files and options that go with it."""
+    raw = kafka.properties | kafka.librdkafka_properties
+    return raw.get("security.protocol", "").upper().endswith("SSL")
 
 
 def _plain(link: socket.socket) -> Cause | None:
