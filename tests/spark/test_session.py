@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from turnout.spark.jvm.session import clear_scratch, given_settings, visible_settings
+from turnout.spark.jvm.session import clear_scratch, given_settings, not_started, visible_settings
 
 
 def test_java_options_of_the_configuration_add_to_ours() -> None:
@@ -58,3 +58,12 @@ def test_scratch_of_a_killed_session_is_cleared_and_its_log_is_not(tmp_path: Pat
     (tmp_path / "spark.log").touch()
     clear_scratch(tmp_path)
     assert [left.name for left in tmp_path.iterdir()] == ["spark.log"]
+
+
+def test_start_that_failed_is_told_by_the_last_words_of_its_log_and_not_by_a_trace(tmp_path: Path) -> None:
+    log, error = tmp_path / "java.log", RuntimeError("it ended")
+    log.write_text("")
+    assert not_started(log, error).message == "Spark did not start: it ended"
+    cause = "java.net.UnknownHostException: box: Name or service not known"
+    log.write_text(f"Exception in thread\nCaused by: {cause}\n\tat java.base/java.net.A.b(A.java:1)\n\t... 17 more\n\n")
+    assert not_started(log, error).message == f"Spark did not start: {cause}"

@@ -203,7 +203,7 @@ def start_session(settings: SparkSettings, work: Path, on_java: Callable[[Java],
             for java in began:
                 end_java(java)
             _forget()
-            raise _not_started(output, error) from error
+            raise not_started(output, error) from error
 
 
 def spark_archive(home: Path, jars: Sequence[Path]) -> ClassArchive:
@@ -371,9 +371,15 @@ def pool(session: SparkSession, name: str) -> Iterator[None]:
         context.setLocalProperty("spark.scheduler.pool", before)  # type: ignore[arg-type]
 
 
-def _not_started(log: Path, error: Exception) -> TurnoutError:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    last = lines[-1] if lines else str(error)
+_TRACE = re.compile(r"at |\.\.\. \d+ more")
+"""The lines of a stack trace that say nothing to its reader."""
+
+
+def not_started(log: Path, error: Exception) -> TurnoutError:
+    """Return the error of a JVM that did not start: the last words of its log, else those of `error`."""
+    words = (line.strip() for line in log.read_text(errors="replace").splitlines())
+    said = [line for line in words if line and not _TRACE.match(line)]
+    last = said[-1].removeprefix("Caused by: ") if said else str(error)
     return TurnoutError(
         code="spark_not_started",
         message=f"Spark did not start: {last}",
