@@ -4,9 +4,10 @@ The store keeps a message before anything else happens, so a crash loses none. `
 `swap_rules` which one is built.
 """
 
+import contextlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -164,20 +165,29 @@ class ControlQueue:
 
     def settle(self, answers: Answers) -> None:
         """Give messages their outcomes, in a transaction of their own."""
-        with self._ledger.database.write() as cursor:
-            decided = self.write_outcomes(cursor, answers)
-        self.announce(decided)
+        with self.settling(answers):
+            pass
 
-    def write_outcomes(self, cursor: duckdb.DuckDBPyConnection, answers: Answers) -> Answers:
-        """Write the outcomes of messages inside the caller's transaction; after its commit they are to be announced."""
+    @contextlib.contextmanager
+    def settling(
+        self, answers: Answers, then: Callable[[], object] = lambda: None
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Write the outcomes of messages in one transaction with what the block writes, and tell their senders.
+
+        `then` is called between: a sender that asks again finds what its message did.
+        """
         decided = {message: _with_warnings(message, answer).hidden(self._ledger) for message, answer in answers.items()}
-        for message, answer in decided.items():
-            number, outcome = message.record.number, answer.outcome.value
-            self._ledger.settle(cursor, number, message.request_id, outcome, answer.detail)
-        return decided
+        with self._ledger.database.write() as cursor:
+            yield cursor
+            for message, answer in decided.items():
+                number, outcome = message.record.number, answer.outcome.value
+                self._ledger.settle(cursor, number, message.request_id, outcome, answer.detail)
+        try:
+            then()
+        finally:  # the outcomes stand, whatever becomes of the rest
+            self._announce(decided)
 
-    def announce(self, decided: Answers) -> None:
-        """Take messages whose outcomes are written out of the queue, and tell their senders."""
+    def _announce(self, decided: Answers) -> None:
         with self._lock:
             self._queue = [message for message in self._queue if message not in decided]
         for message, answer in decided.items():

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -106,7 +107,13 @@ class Publisher:
         started = time.monotonic()
         text = f"generation {generation.number}: {plan.describe()}"
         answers = self._answers(request, Reply(outcome, text, generation.number, report=request.report))
-        with self._ledger.database.write() as cursor:
+
+        def take_over() -> None:
+            self.plan, self.previous = plan, old_plan if old else None
+            self._lifecycle.replace(old, generation)
+            self._configuration.adopt(settings)
+
+        with self._queue.settling(answers, take_over) as cursor:
             generation.tables.publish(cursor)
             self._ledger.make_status(cursor, plan.topics)
             self._ledger.set_previous(cursor, old_plan if old else None)
@@ -127,13 +134,6 @@ class Publisher:
             self._ledger.add_swap(cursor, swap)
             if changes:
                 self._keep(cursor, settings, changes, swap)
-            decided = self._queue.write_outcomes(cursor, answers)
-        try:  # before anybody is told: a sender that asks again finds what its message did
-            self.plan, self.previous = plan, old_plan if old else None
-            self._lifecycle.replace(old, generation)
-            self._configuration.adopt(settings)
-        finally:  # the outcomes stand, whatever becomes of the rest
-            self._queue.announce(decided)
         generation.forget_build()
         before = f"generation {old.number} ({old_plan.describe()})" if old else "nothing"
         with about(generation=generation.number):
@@ -151,15 +151,12 @@ class Publisher:
         answers = self._answers(request, Reply(Outcome.CANDIDATE, text, generation.number, report=request.report))
         changed = described(apply.changes) if apply else ""
         swap = self._swap(request.plan, asker, **_result(generation, Outcome.CANDIDATE, why, changed))
-        with self._ledger.database.write() as cursor:
+        with self._queue.settling(answers, partial(self._lifecycle.make_candidate, generation, candidacy)) as cursor:
             if old is not None:
                 self._add_discarded(cursor, old, f"replaced by generation {generation.number}", asker)
             self._ledger.set_candidate(cursor, candidacy)
             self._ledger.set_status(cursor, state=SwapState.LIVE.value)
             self._ledger.add_swap(cursor, swap)
-            decided = self._queue.write_outcomes(cursor, answers)
-        self._lifecycle.make_candidate(generation, candidacy)
-        self._queue.announce(decided)
         with about(generation=generation.number):
             level = "WARNING" if broken else "INFO"
             self._say(level, f"candidate made: {text}; generation {self.number} stays published")
@@ -169,13 +166,10 @@ class Publisher:
         candidate = self._lifecycle.candidate
         assert candidate is not None
         text = f"discarded generation {candidate.number}: {candidate.plan.describe()}"
-        with self._ledger.database.write() as cursor:
+        answers = {message: Reply(Outcome.APPLIED, text, self.number)} if message else {}
+        with self._queue.settling(answers, self._lifecycle.let_candidate_go) as cursor:
             self._add_discarded(cursor, candidate, why, message)
             self._ledger.set_candidate(cursor, None)
-            answers = {message: Reply(Outcome.APPLIED, text, self.number)} if message else {}
-            decided = self._queue.write_outcomes(cursor, answers)
-        self._lifecycle.let_candidate_go()
-        self._queue.announce(decided)
         with about(generation=candidate.number):
             self._say("INFO", f"{text}: {why}; generation {self.number} stays published")
 
@@ -206,15 +200,10 @@ class Publisher:
         candidate = self._lifecycle.candidate
         if candidate is not None and candidate.candidacy is not None and candidate.candidacy.config is not None:
             self.discard("another file was applied")  # the candidate's would take this one back
-        with self._ledger.database.write() as cursor:
+        with self._queue.settling({message: answer}, partial(self._configuration.adopt, apply.settings)) as cursor:
             self._ledger.add_swap(cursor, swap)
             self._ledger.set_status(cursor, lastApplied=now_text(), requestId=message.request_id)
             self._keep(cursor, apply.settings, apply.changes, swap)
-            decided = self._queue.write_outcomes(cursor, {message: answer})
-        try:
-            self._configuration.adopt(apply.settings)
-        finally:
-            self._queue.announce(decided)
         self._say("INFO", f"the configuration has changed, without a new generation: {text}")
 
     def _keep(
@@ -262,21 +251,17 @@ class Publisher:
         result: dict[str, Any] = {"generation": self.number, "outcome": answer.outcome.value, "detail": answer.detail}
         swap = self._swap(request.plan, request.asker, **result)
         answers = self._answers(request, answer) | self._decided(ended_by)
-        with self._ledger.database.write() as cursor:
+        with self._queue.settling(answers) as cursor:
             self._ledger.add_swap(cursor, swap)
-            decided = self._queue.write_outcomes(cursor, answers)
-        self._queue.announce(decided)
 
     def unchanged(self, verdicts: Mapping[QueuedMessage, Verdict]) -> None:
         """Write the outcomes of messages that need no build."""
         unchanged = [message for message, verdict in verdicts.items() if verdict.outcome is Outcome.UNCHANGED]
         if unchanged:
             self._say("INFO", f"no change: {self.plan.describe()}")
-        with self._ledger.database.write() as cursor:
+        with self._queue.settling(self._decided(verdicts)) as cursor:
             for message in unchanged:
                 self._ledger.set_status(cursor, lastApplied=now_text(), requestId=message.request_id)
-            decided = self._queue.write_outcomes(cursor, self._decided(verdicts))
-        self._queue.announce(decided)
 
     def _answers(self, request: SwapRequest, built: Reply) -> dict[QueuedMessage, Reply]:
         """An answer for each message: `built` for those whose outcome the build decides."""
