@@ -56,7 +56,6 @@ def _slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnout.kafka.diagnosis.SECONDS", patience(10))
     monkeypatch.setattr("turnout.kafka.diagnosis._COMPLAINT_SECONDS", patience(0.5))
     monkeypatch.setattr("turnout.spark.jvm.java_client.SECONDS", int(patience(30)))
-    monkeypatch.setattr("turnout.kafka.topics.GROUP_SECONDS", patience(10))
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ ELSEWHERE = {
     "config/test_configuration.py": "store/config_history",
     "live/test_check.py": "preflight/findings",
     # A file by example.
+    "live/test_by_example.py": "kafka/topic_creation",
     "serve/test_example_api.py": "example/by_example serve/kafka_api",
     "live/test_demo.py": "local/spinner",
     # The client is one thing to those who use it.
