@@ -59,6 +59,8 @@ INNER = ControlMessage(join=Join.INNER)
 DRY = ControlMessage({"users": "dry"}, dry_run=True)
 BACK = ControlMessage(action=Action.ROLLBACK)
 CANCEL = ControlMessage(action=Action.CANCEL)
+PUBLISHING = ControlMessage(action=Action.PUBLISH)
+DISCARDING = ControlMessage(action=Action.DISCARD)
 APPLY = ApplyRequest("store: {log_rows: 5}")
 
 
@@ -152,6 +154,10 @@ DRY_BACK = ControlMessage(action=Action.ROLLBACK, dry_run=True)
         pytest.param([APPLY, BACK], {}, id="a rollback of an apply that waits"),
         pytest.param([expecting(Action.ROLLBACK, 5)], {}, id="a rollback of what is published next"),
         pytest.param([expecting(Action.ROLLBACK, 5), BACK], {}, id="two rollbacks after the build"),
+        pytest.param([PUBLISHING, DISCARDING], {}, id="a candidate is published or discarded after the build"),
+        pytest.param([PUBLISHING, BACK], {}, id="a rollback of a candidate that is published after the build"),
+        pytest.param([DISCARDING, BACK], {}, id="a rollback after a discard that waits"),
+        pytest.param([PUBLISHING, CANCEL], {1: "applied"}, id="a cancel passes a publish that waits"),
         pytest.param([CANCEL, BACK], {0: "applied"}, id="a rollback after a cancel undoes what is published"),
         pytest.param([BACK, CANCEL], {0: "rolled_back", 1: "applied"}, id="a cancel after a rollback"),
     ],
@@ -426,7 +432,12 @@ class InterruptedLine:
             self.outcomes[index] = outcome
 
 
-@given(st.lists(CHANGES | ANY | BACKS | CANCELS | st.just(BAD), max_size=12))
+@given(
+    st.lists(
+        CHANGES | ANY | BACKS | CANCELS | st.sampled_from([BAD, PUBLISHING, DISCARDING]),
+        max_size=12,
+    )
+)
 def test_interrupted_line_gives_every_message_exactly_one_outcome(queue: list[ParsedMessage]) -> None:
     line = InterruptedLine(queue).run()
     assert len(line.outcomes) == len(queue)

@@ -252,7 +252,7 @@ def interrupt(
                 reason = f"cancelled the build of {plan.describe()}; generation {generation} stays published"
                 verdicts[index] = Verdict(Outcome.ROLLED_BACK, reason) if publishes else Verdict(None)
             undoes = False
-        elif not message.dry_run and resolve(message, plan) != plan:
+        elif not message.dry_run and (message.action is not Action.CHANGE or resolve(message, plan) != plan):
             undoes = False
     return verdicts
 
