@@ -137,6 +137,14 @@ def sort_by(page: Page, name: str, **how: Any) -> None:
         expect(column(page, name)).to_have_attribute("aria-sort", order)
 
 
+def arrow_lines(page: Page, name: str) -> tuple[float, float]:
+    """Return how far the name and the arrow of a sorted column reach down; what wraps is lower, and invisible."""
+    head = column(page, name)
+    boxes = [head.locator(f".head-{part}").bounding_box() for part in ("sort", "order")]
+    sort, order = (box["y"] + box["height"] for box in boxes if box)
+    return sort, order
+
+
 def column(page: Page, name: str) -> Any:
     exactly = re.compile(f"^{re.escape(name)}$")
     return page.locator(".ag-header-cell").filter(has=page.locator(".head-name", has_text=exactly))
@@ -181,6 +189,22 @@ def test_page_sorts_by_several_columns_and_the_server_does_it(visit: Visit, site
     wait_until(lambda: visit.keys()[:20] == expected, what="the order of the server")
     page.reload()
     wait_until(lambda: visit.keys()[:20] == expected, what="the same order after a reload")
+
+
+@pytest.mark.usefixtures("many")
+def test_narrow_sorted_column_hides_its_type_before_its_arrow(visit: Visit) -> None:
+    page = visit.page
+    sort_by(page, "age")
+    column(page, "age").focus()
+    for _ in range(10):
+        page.keyboard.press("Alt+ArrowLeft")
+    expect(column(page, "age").locator(".head-order")).to_have_text("▼")
+
+    def in_line() -> bool:
+        line, arrow = arrow_lines(page, "age")
+        return arrow <= line
+
+    wait_until(in_line, what="the arrow in the line of the name")
 
 
 @pytest.mark.usefixtures("many")

@@ -125,9 +125,8 @@ def demo(
     from turnout.local import demo as demonstration
     from turnout.logs import log_to_stderr
 
-    log_to_stderr(
-        str, as_json=False, level=logging.WARNING
-    )  # without this, the first library that logs sets its own format
+    # Else the first library that logs chooses the format.
+    log_to_stderr(str, as_json=False, level=logging.WARNING)
     demonstration.run(port=port, records_per_second=rate, data=data)
     _end_process()
 
