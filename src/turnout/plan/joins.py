@@ -94,26 +94,20 @@ def right_id(number: int) -> str:
     return "_right_id" if number == 0 else f"_right_id_{number + 1}"
 
 
-def partition_newest_sql(relation: str, key: str) -> str:
-    """Rows of `relation` that have the highest offset of their key in their partition."""
-    return (
-        f"SELECT * FROM (SELECT *, row_number() OVER "
-        f"(PARTITION BY {quoted(key)}, _id >> {OFFSET_BITS} ORDER BY _id DESC) AS _nth FROM {relation}) "
-        f"WHERE _nth = 1"
-    )
-
-
 def partition_newest_ids_sql(relation: str, key: str) -> str:
-    """The `_id`s of `partition_newest_sql` alone, which take less time to find; the newest rows are among them."""
+    """The highest `_id` of each key in each partition; those of the newest rows are among them."""
     return f"SELECT max(_id) AS _id FROM {relation} GROUP BY {quoted(key)}, _id >> {OFFSET_BITS}"
 
 
 def newest_sql(relation: str, key: str) -> str:
     """The newest row of each key: of the newest in each partition the later one, then that of the higher partition."""
-    return (
+    of_partitions = (
         f"SELECT * FROM (SELECT *, row_number() OVER "
-        f"(PARTITION BY {quoted(key)} ORDER BY _ts DESC, _id DESC) AS _rank "
-        f"FROM ({partition_newest_sql(relation, key)})) WHERE _rank = 1"
+        f"(PARTITION BY {quoted(key)}, _id >> {OFFSET_BITS} ORDER BY _id DESC) AS _nth FROM {relation}) WHERE _nth = 1"
+    )
+    return (
+        f"SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY {quoted(key)} ORDER BY _ts DESC, _id DESC) AS _rank "
+        f"FROM ({of_partitions})) WHERE _rank = 1"
     )
 
 

@@ -154,6 +154,9 @@ class ViewTable:
 class JoinedView(ViewTable):
     """A join of sources that share a key."""
 
+    outer: bool = False
+    """Whether right rows that nothing matches are shown: then a row need not have a left one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView(ViewTable):
@@ -252,6 +255,7 @@ def joined_view(
         pairs=steps[0].pairs,
         bounds=bounds,
         right_names=names,
+        outer=join.outer,
     )
 
 

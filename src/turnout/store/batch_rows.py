@@ -17,16 +17,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.plan.joins import newest_sql, partition_newest_sql
+from turnout.plan.offsets import OFFSET_BITS
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import SourceTable, ViewTable
 from turnout.store.database import arrow_table, scalar
+from turnout.store.identity import ROW
 
 KEPT = ("_id", "_ts", "_hash")
 """The hidden columns that every row of a source has, besides the hashes of columns that chains join by."""
 
 Mask = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
+Ids = npt.NDArray[np.int64]
 
 
 def keys_relation(view: ViewTable) -> str:
@@ -59,6 +61,8 @@ class SourceRows:
     arriving: pa.Table
     stored: pa.Table
     """The stored rows of touched keys, with `rows: latest` also those of arriving keys."""
+    replaced: pa.Table
+    """With `rows: latest`: the stored rows of arriving keys, with `_at`, and with `_row` if their table is followed."""
     replacing: pa.Table
     """With `rows: latest`: the rows that take the place of stored ones, with `_shown`."""
 
@@ -70,7 +74,7 @@ class SourceRows:
     def relation(self, role: str) -> str:
         """The name under which SQL finds rows: those `arriving` and `evicted`.
 
-        With `rows: latest` also the stored ones that are `replaced`, and those `replacing` them.
+        With `rows: latest` those `replacing` stored ones; of those `arriving` only the hashes of their keys.
         """
         return quoted(f"_{role}_{self.source.source}")
 
@@ -146,8 +150,10 @@ class BatchRows:
             for name in hash_names(source):
                 rows = rows.append_column(name, own[name])
             self.of(source).arriving = rows
-            if source.latest or source.max_rows is not None:
+            if source.max_rows is not None:
                 self._register(self.of(source).relation("arriving"), rows)
+            elif source.latest:
+                self._register(self.of(source).relation("arriving"), {"_hash": rows["_hash"].to_numpy()})
 
     def collect_evicted(self, source: SourceTable) -> int:
         """Find the oldest rows beyond `max_rows`, of those stored and those arriving; return how many they are."""
@@ -180,7 +186,7 @@ class BatchRows:
         # DuckDB takes a millisecond less to begin with numbers of numpy than with those of Arrow.
         self._register(keys_relation(view), {"_hash": self._keys[view.table].to_numpy()})
 
-    def look_up(self, source: SourceTable, views: Sequence[ViewTable]) -> None:
+    def look_up(self, source: SourceTable, views: Sequence[ViewTable], *, followed: bool) -> None:
         """Read the stored rows of all keys that these views need; with `rows: latest` also those of arriving keys."""
         own = self.of(source)
         keys = [keys_relation(view) for view in views if source in view.sources]
@@ -189,23 +195,21 @@ class BatchRows:
             return
         table = self._table(source.table)
         hashes = keys[0] if len(keys) == 1 else f"({' UNION ALL '.join(f'SELECT _hash FROM {name}' for name in keys)})"
-        hidden = ["_id", "_ts", *hash_names(source), *(["_deleted", "_shown", "rowid AS _at"] if source.latest else [])]
+        latest = ["_deleted", "_shown", "rowid AS _at", *([ROW] if followed else [])] if source.latest else []
+        hidden = ["_id", "_ts", *hash_names(source), *latest]
         own.stored = self._arrow(f"SELECT {columns_of(source, *hidden)} FROM {table} WHERE {has_key_in(hashes, table)}")
         if source.latest:
             # Not by SQL: DuckDB hands conditions on hashes to Arrow as numbers that it has no room for.
-            again = pc.is_in(own.stored["_hash"], own.arriving["_hash"])
-            self._register(own.relation("replaced"), own.stored.filter(again))
+            own.replaced = own.stored.filter(pc.is_in(own.stored["_hash"], own.arriving["_hash"]))
 
     def take_newest(self, source: SourceTable) -> None:
         """With `rows: latest`: choose the rows that take the place of the stored ones, with `_shown`."""
         own = self.of(source)
-        replaced = f"SELECT * EXCLUDE (_shown, _at) FROM {own.relation('replaced')}"
-        every = f"({replaced} UNION ALL BY NAME FROM {own.relation('arriving')})"
-        own.replacing = self._arrow(
-            f"WITH kept AS MATERIALIZED (SELECT * EXCLUDE (_nth) FROM ({partition_newest_sql(every, source.key)})), "
-            f"winners AS ({newest_sql('kept', source.key)}) "
-            f"SELECT *, NOT _deleted AND _id IN (SELECT _id FROM winners) AS _shown FROM kept"
-        )
+        stored = own.replaced.select(own.arriving.column_names)
+        rows = pa.concat_tables([stored, own.arriving.cast(stored.schema)])
+        order, newest = newest_order(rows, source.key)
+        rows = rows.take(pa.array(order))
+        own.replacing = rows.append_column("_shown", pc.and_not(pa.array(newest), rows["_deleted"].combine_chunks()))
         self._register(own.relation("replacing"), own.replacing)
 
     def key_hashes(self, view: ViewTable) -> Hashes:
@@ -228,6 +232,28 @@ class BatchRows:
 
     def _arrow(self, sql: str) -> pa.Table:
         return arrow_table(self._cursor, sql)
+
+
+def newest_order(rows: pa.Table, key: str) -> tuple[Ids, Mask]:
+    """The rows that are the newest of their key and partition, by number; and which are the newest of their key.
+
+    This is the rule of `newest_sql`. Rows without a key are those of one key.
+    """
+    keys = rows[key].combine_chunks().dictionary_encode()
+    if len(keys.dictionary) == rows.num_rows:
+        return np.arange(rows.num_rows), np.ones(rows.num_rows, bool)
+    codes = keys.indices.fill_null(-1).to_numpy()
+    ids, times = rows["_id"].to_numpy(), rows["_ts"].to_numpy()
+    # Ids of one partition are next to each other, and the last of them is the newest there.
+    order = np.lexsort((ids, codes))
+    order = order[_last(codes[order], ids[order] >> OFFSET_BITS)]
+    order = order[np.lexsort((ids[order], times[order], codes[order]))]
+    return order, _last(codes[order])
+
+
+def _last(*columns: Ids) -> Mask:
+    """Where the values of sorted rows are others than those of the next row."""
+    return np.append(np.logical_or.reduce([column[1:] != column[:-1] for column in columns]), True)
 
 
 def holds(column: pa.ChunkedArray, values: pa.Array) -> Mask:

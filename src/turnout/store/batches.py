@@ -133,7 +133,7 @@ class Batch:
         for view in keyed:
             self._rows.collect_keys(view)
         for source, _ in waiting:
-            self._rows.look_up(source, keyed)
+            self._rows.look_up(source, keyed, followed=self._wants(source.table) is not None)
         for source, _ in waiting:
             self._merge(source) if source.latest else self._append(source)
         if decoded.faults is not None:
@@ -155,8 +155,7 @@ class Batch:
         """
         table, own = self._tables.table(source.table), self._rows.of(source)
         self._rows.take_newest(source)
-        written = WrittenTable(source.table, table, source.columns, ["_id", "_shown"])
-        self.log.remove(written, f"rowid IN (SELECT _at FROM {own.relation('replaced')})")
+        self.log.remove_read(WrittenTable(source.table, table, source.columns, ["_id", "_shown"]), own.replaced)
         self.log.add(source.table, f"INSERT INTO {table} BY NAME FROM {own.relation('replacing')}")
 
     def _note_bad_records(self) -> None:
@@ -210,8 +209,8 @@ class Batch:
         table = self._tables.table(view.table)
         if view in self.filled:
             written = WrittenTable(view.table, table, view.columns, ties([*view.ids, "_hash"]))
-            for condition in self.view(view).old_rows():
-                self.log.remove(written, condition)
+            for condition, read in self.view(view).old_rows():
+                self.log.remove(written, condition, read)
         else:
             self.log.changed.add(view.table)
         for rows in self.view(view).new_rows(given):

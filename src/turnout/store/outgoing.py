@@ -108,18 +108,15 @@ class OutgoingRows:
 
     def _insert(self, rows: str, delta: Delta, version: int) -> None:
         names = ", ".join([ROW, *map(quoted, self.columns)])
-        self.cursor.register("_came", delta.added)
-        self.cursor.register("_went", delta.removed)
         came = f"SELECT {version} AS _version, false AS _gone, {names} FROM _came"
         went = (
             f"SELECT {version} AS _version, true AS _gone, {ROW}, {quoted(self.key)} FROM _went "
             f"WHERE {ROW} NOT IN (SELECT {ROW} FROM _came)"
         )
-        parts = [sql for sql, table in ((came, delta.added), (went, delta.removed)) if table.num_rows]
-        for sql in parts:
-            self.cursor.execute(f"INSERT INTO {rows} BY NAME {sql}")
-        self.cursor.unregister("_came")
-        self.cursor.unregister("_went")
+        if parts := [sql for sql, table in ((came, delta.added), (went, delta.removed)) if table.num_rows]:
+            self.cursor.register("_came", delta.added)
+            self.cursor.register("_went", delta.removed)
+            self.cursor.execute(f"INSERT INTO {rows} BY NAME {' UNION ALL BY NAME '.join(parts)}")
 
     def _trim(self, rows: str, since: int, version: int, generation: int, sinks: list[SinkPosition]) -> None:
         positions = [sink.written for sink in sinks]

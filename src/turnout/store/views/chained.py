@@ -20,7 +20,6 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,15 +27,13 @@ from turnout.plan.chains import number_name
 from turnout.plan.joins import KEY, right_id, side
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, SourceTable, joined_view
-from turnout.store.batch_rows import Hashes, columns_of, hash_names, hash_sql, hashes_of
+from turnout.store.batch_rows import Hashes, Ids, columns_of, hash_names, hash_sql, hashes_of
 from turnout.store.database import arrow_table, registered, scalar
 from turnout.store.identity import key_text, of_source
 from turnout.store.join_quality import move_chain_quality
 from turnout.store.left_out import LeftOutState, without
 from turnout.store.views.parts import PartRunner, export_joined, newest_of, unambiguous
-from turnout.store.views.view_rows import BatchState, IdRows, Rows
-
-Ids = npt.NDArray[np.int64]
+from turnout.store.views.view_rows import BatchState, IdRows, OldRows, Rows
 
 _VALUES, _IDS = "_chain_values", "_chain_ids"
 _NO_HASHES: Hashes = np.array([], np.uint64)
@@ -179,8 +176,8 @@ class ChainedRows(IdRows[ChainView]):
         found = f"SELECT {value} AS {quoted(KEY)}, x.rowid AS _id, CAST(0 AS BIGINT) AS _ts FROM {joined}"
         return f"SELECT *, {hashed} AS _hash FROM ({found})"
 
-    def old_rows(self) -> Sequence[str]:
-        return self._trace.old_rows()
+    def old_rows(self) -> Sequence[OldRows]:
+        return [(condition, None) for condition in self._trace.old_rows()]
 
     def _hashed(self, rows: str) -> str:
         condition = "true" if self.state.whole else self._trace.new_rows()
@@ -408,12 +405,11 @@ class ChainTrace:
 
     def old_rows(self) -> list[str]:
         """The conditions of rows of the view that others take the place of."""
-        table = self._table(self._view.table)
         found = []
         ids = np.concatenate([self._gone, self.traced])
         if len(ids):
             self._cursor.register(_IDS, {"_id": ids})
-            found.append(f"rowid IN (SELECT rowid FROM {table} WHERE _id IN (SELECT _id FROM {_IDS}))")
+            found.append(f"_id IN (SELECT _id FROM {_IDS})")
         return [*found, *self._right_roots().values()]
 
     def new_rows(self) -> str:

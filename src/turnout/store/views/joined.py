@@ -6,7 +6,7 @@ Of a joined view Spark gets keys and ids. SQL that somebody wrote gets all colum
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Generic
 
@@ -17,11 +17,11 @@ from turnout.plan.joins import KEY, right_id
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import JoinedView, SqlView
 from turnout.store.batch_rows import Mask, chosen, has_key_in, hash_sql, keys_relation
-from turnout.store.database import registered, scalar
-from turnout.store.identity import key_text
+from turnout.store.database import arrow_table, registered, scalar
+from turnout.store.identity import ROW, key_text
 from turnout.store.join_quality import move_quality
 from turnout.store.views.parts import Files, PartRunner, export_columns, export_joined, newest_of, numbered, write_rows
-from turnout.store.views.view_rows import IdRows, Rows, V, ViewRows
+from turnout.store.views.view_rows import IdRows, OldRows, Rows, V, ViewRows
 
 
 class KeyedRows(ViewRows[V], Generic[V]):
@@ -61,8 +61,8 @@ class KeyedRows(ViewRows[V], Generic[V]):
         joined = left_out.condition(view.bounds[0] if view.bounds else None, view.key)
         return {source: f"(FROM {rows} WHERE {joined})" for source, rows in super()._all_relations().items()}
 
-    def old_rows(self) -> Sequence[str]:
-        return [has_key_in(keys_relation(self.view), self.state.table(self.view.table))]
+    def old_rows(self) -> Sequence[OldRows]:
+        return [(f"_hash IN (SELECT _hash FROM {keys_relation(self.view)})", None)]
 
     def move_quality(self) -> bool:
         sides = [self.state.rows.of(source).touched for source in self.view.sources]
@@ -73,13 +73,14 @@ class JoinedRows(KeyedRows[JoinedView], IdRows[JoinedView]):
     """Spark joins keys and ids; the columns are added to the ids that it gives."""
 
     @staticmethod
-    def identity_sql(view: JoinedView) -> str:
+    def identity_sql(view: JoinedView, left: str = "") -> str:
         """The left row, and where several right rows of a key are shown, the pair.
 
         So the rows of a view that has one row of a key are known by the key, under every join.
         """
         key = key_text(view.left.key)
-        left = key if view.left.latest else f"CASE WHEN _id IS NULL THEN ':' || {key} ELSE CAST(_id AS VARCHAR) END"
+        alone = f"CASE WHEN _id IS NULL THEN ':' || {key} ELSE CAST(_id AS VARCHAR) END"
+        left = left or (key if view.left.latest else alone)
         # Other right sides have one row of a key at most, whatever the join is.
         many = [right_id(number) for number, right in enumerate(view.rights) if view.pairs and not right.latest]
         return " || ':' || ".join([left, *(f"coalesce(CAST({own} AS VARCHAR), '')" for own in many)])
@@ -110,16 +111,28 @@ class JoinedRows(KeyedRows[JoinedView], IdRows[JoinedView]):
         self._relations = self._all_relations()
         return export_joined(self.state.cursor, self.view, self._relations, folder, parts)
 
-    def old_rows(self) -> Sequence[str]:
-        conditions = list(super().old_rows())
+    def old_rows(self) -> Sequence[OldRows]:
+        [(of_keys, _)] = super().old_rows()
+        found: list[OldRows] = [(of_keys, partial(self._read_old, of_keys))]
         left, key = self.view.left, quoted(self.view.key)
         if not left.latest and self.state.rows.of(left).evicted is not None:
             evicted = self.state.rows.of(left).relation("evicted")
-            conditions.append(f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted} WHERE {key} IS NULL)")
-        return conditions
+            found.append((f"{key} IS NULL AND _id IN (SELECT _id FROM {evicted} WHERE {key} IS NULL)", None))
+        return found
 
-    def _fills(self, number: int) -> tuple[str, str]:
-        return self.view.key, self.view.key
+    def _read_old(self, of_keys: str, columns: list[str]) -> pa.Table:
+        """Read the ids of the old rows of touched keys; their columns are in the source rows that were looked up."""
+        view, table = self.view, self.state.table(self.view.table)
+        row, condition = ROW, has_key_in(keys_relation(view), table)
+        if not (view.outer or view.left.latest):
+            # Without the key, everything that is read is so short that row ids first would take longer.
+            row, condition = f"{self.identity_sql(view, 'CAST(_id AS VARCHAR)')} AS {ROW}", of_keys
+        sql = f"SELECT {', '.join(view.ids)}, {row}, rowid AS _at FROM {table} WHERE {condition}"
+        held = {source.source: self.state.rows.of(source).stored for source in view.sources}
+        return self._widened(arrow_table(self.state.cursor, sql), held, columns)
+
+    def _fills(self, number: int) -> tuple[str, str] | None:
+        return (self.view.key, self.view.key) if self.view.outer else None
 
     def _all_ids(self, given: Iterable[pa.Table]) -> tuple[str, list[str]]:
         columns: list[str] = []

@@ -4,7 +4,7 @@ Numbers stand for keys, because they are joined in less time than texts. Equal k
 keys among the rows share a number, which only chance or malice brings about, the key stands for itself. What is done in
 memory for few rows is done in SQL for many, which go to Parquet files in parts that share no key.
 
-`plan/joins.py` defines *newest* in SQL. `newest_of` is the same rule in numpy, for few rows, where a statement of
+`plan/joins.py` defines *newest* in SQL. `newest_order` is the same rule in numpy, for few rows, where a statement of
 DuckDB takes longer than the work; tests hold both against each other.
 """
 
@@ -15,17 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from turnout.plan.joins import KEY, partition_newest_ids_sql
-from turnout.plan.offsets import OFFSET_BITS
 from turnout.plan.sql_text import literal, quoted
 from turnout.plan.tables import JoinedView, SourceTable, SqlView, ViewTable
-from turnout.store.batch_rows import columns_of
+from turnout.store.batch_rows import columns_of, newest_order
 from turnout.store.database import first_row, scalar
 
 SIGN_BIT = 1
@@ -77,22 +74,9 @@ def number_sql(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping
 
 def newest_of(rows: pa.Table, key: str) -> pa.Table:
     """The newest row of each key, as `newest_sql` has it; rows without a key, which match nothing, stay behind."""
-    if rows[key].null_count:
-        rows = rows.filter(pc.is_valid(rows[key]))
-    if pc.count_distinct(rows[key]).as_py() == rows.num_rows:
-        return rows
-    keys = rows[key].combine_chunks().dictionary_encode().indices.to_numpy()
-    ids, times = rows["_id"].to_numpy(), rows["_ts"].to_numpy()
-    # Ids of one partition are next to each other, and the last of them is the newest there.
-    order = np.lexsort((ids, keys))
-    order = order[_last(keys[order], ids[order] >> OFFSET_BITS)]
-    order = order[np.lexsort((ids[order], times[order], keys[order]))]
-    return rows.take(pa.array(order[_last(keys[order])]))
-
-
-def _last(*columns: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Where the values of sorted rows are others than those of the next row."""
-    return np.append(np.logical_or.reduce([column[1:] != column[:-1] for column in columns]), True)
+    rows = rows.filter(pc.is_valid(rows[key])) if rows[key].null_count else rows
+    order, newest = newest_order(rows, key)
+    return rows if len(order) == rows.num_rows and newest.all() else rows.take(pa.array(order[newest]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -24,6 +24,9 @@ from turnout.store.views.parts import PartRunner
 
 V = TypeVar("V", bound=ViewTable)
 W = TypeVar("W", bound=JoinedView | ChainView)
+
+OldRows = tuple[str, Callable[[list[str]], pa.Table] | None]
+"""The condition of rows of a view, and what reads some of their columns where the batch has these in memory."""
 
 Rows = dict[str, pa.Table]
 """Rows of each side of a view, by the name of the relation or of the source."""
@@ -80,8 +83,8 @@ class ViewRows(ABC, Generic[V]):
         """Have Spark run the SQL over these rows in files, after `few` returned None; what it gives."""
 
     @abstractmethod
-    def old_rows(self) -> Sequence[str]:
-        """The conditions of stored rows of the view that others take the place of."""
+    def old_rows(self) -> Sequence[OldRows]:
+        """The stored rows of the view that others take the place of."""
 
     @abstractmethod
     def new_rows(self, given: Iterable[pa.Table]) -> Iterator[str]:
@@ -138,21 +141,25 @@ class IdRows(ViewRows[W], Generic[W]):
             yield self._hashed(self._widened_sql(*self._all_ids(given)))
             return
         for ids in given:
-            with registered(self.state.cursor, _view_rows=self._widened(ids, held)):
+            with registered(self.state.cursor, _view_rows=self._widened(ids, held, self.view.columns)):
                 yield self._hashed("FROM _view_rows")
 
-    def _widened(self, ids: pa.Table, held: Rows) -> pa.Table:
-        """The rows of some ids, with the columns of their source rows; sides that are hidden are missing."""
-        left = _taken(held[self.view.left.source], ids["_id"])
-        columns = {name: left[name] for name in self.view.left.columns}
-        for number, (right, names) in enumerate(zip(self.view.rights, self.view.right_names, strict=True)):
+    def _widened(self, ids: pa.Table, held: Rows, wanted: Collection[str]) -> pa.Table:
+        """The rows of some ids, with the wanted columns of their source rows; sides that are hidden are missing."""
+        own = [name for name in self.view.left.columns if name in wanted]
+        left = _taken(held[self.view.left.source], ids["_id"], own)
+        columns = {name: left[name] for name in own}
+        for number, (right, shown) in enumerate(zip(self.view.rights, self.view.right_names, strict=True)):
             if right_id(number) not in ids.column_names:
                 continue
-            taken = _taken(held[right.source], ids[right_id(number)])
-            columns |= {name: taken[column] for column, name in names.items()}
-            if fills := self._fills(number):
-                known = [columns[fills[0]]] if fills[0] in columns else []
-                columns[fills[0]] = pc.coalesce(*known, taken[fills[1]])
+            names = {name: column for column, name in shown.items() if name in wanted}
+            filled, by = self._fills(number) or ("", "")
+            fills = [by] if filled in wanted else []
+            taken = _taken(held[right.source], ids[right_id(number)], [*names.values(), *fills])
+            columns |= {name: taken[column] for name, column in names.items()}
+            if fills:
+                known = [columns[filled]] if filled in columns else []
+                columns[filled] = pc.coalesce(*known, taken[by])
         return pa.table(columns | {name: ids[name] for name in ids.column_names})
 
     def _widened_sql(self, ids: str, id_columns: Sequence[str]) -> str:
@@ -171,7 +178,7 @@ class IdRows(ViewRows[W], Generic[W]):
         return f"SELECT {selected}, i.* FROM {joined}"
 
 
-def _taken(rows: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
-    """The rows of some ids: one for each, of nulls where there is none."""
-    rows = rows.combine_chunks()
+def _taken(rows: pa.Table, ids: pa.ChunkedArray, columns: Collection[str]) -> pa.Table:
+    """Some columns of the rows of some ids: one row for each, of nulls where there is none."""
+    rows = rows.select([*{*columns, "_id"}]).combine_chunks()
     return rows.take(pc.index_in(ids, value_set=rows["_id"]))
