@@ -224,7 +224,7 @@ class IdentityProvider:
         try:
             async with (
                 asyncio.timeout(_ANSWER_SECONDS),
-                httpx.AsyncClient(verify=self._tls) as http,
+                httpx.AsyncClient(verify=self._tls, timeout=_ANSWER_SECONDS) as http,
                 http.stream(method, url, **asked) as response,
             ):
                 async for piece in response.aiter_bytes():
