@@ -193,7 +193,7 @@ test-angular: $(ANGULAR) $(WEB_STAMP) ## the tests of the Angular package
 	$(call step,Tests of the Angular package,cd clients/angular && $(NPM) test --silent)
 
 test-long: setup browser docs ## the long forms: 200 swaps, 20 kills, 250 random histories (more than an hour)
-	LONG_TESTS=1 $(BIN)/pytest tests/live/test_image.py tests/live/test_client_alone.py $$(grep -lr 'from lengths import' tests --include='test_*.py') $(ARGS)
+	LONG_TESTS=1 $(PYTEST) -n $(WORKERS) tests/live/test_image.py tests/live/test_client_alone.py $$(grep -lr 'from lengths import' tests --include='test_*.py') $(ARGS)
 
 # Where a test fails only now and then: how often, and with what output.
 test-many: setup browser docs ## the tests N times, beside LOAD busy loops; lists all that ever failed (N=10 LOAD=0 ARGS="-k swap")
