@@ -2,7 +2,8 @@
 
 `@pytest.mark.namespaces("mount")`: if this process may not mount, the test runs in another process, which is root in a
 user namespace. If there are no user namespaces either, the summary lists the test as not run; with CI in the
-environment, it fails.
+environment, it fails. A test with "net" always runs in another process, in a network of its own: Chromium ends the
+requests of all pages when the network of the machine changes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ case "$1" in *net*) mount -t tmpfs none /run && ip link set lo up || exit 99;; e
 shift; exec "$@"
 """
 _AS_USER = "--map-root-user"
+_INSIDE = "TESTS_INSIDE_NAMESPACES"
 _SBIN = os.pathsep.join(("/usr/sbin", "/sbin"))
 
 
@@ -49,9 +51,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _kinds(item: pytest.Item) -> tuple[str, ...]:
-    """Return the namespaces that a test needs and that this process cannot create."""
+    """Return the namespaces in which a test runs in another process; none if it runs in this one."""
     mark = item.get_closest_marker("namespaces")
-    return () if mark is None or _AS_USER not in (unshare(*mark.args) or _AS_USER) else mark.args
+    if mark is None or os.environ.get(_INSIDE):
+        return ()
+    return mark.args if "net" in mark.args or _AS_USER in (unshare(*mark.args) or _AS_USER) else ()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -92,7 +96,7 @@ def _run_inside(command: Sequence[str], kinds: Sequence[str], item: pytest.Funct
     done = subprocess.run(
         [*command, *prepared, *pytest_, item.nodeid],
         cwd=item.config.rootpath,
-        env=environ | {"CI": "1"},
+        env=environ | {"CI": "1", _INSIDE: "1"},
         capture_output=True,
         text=True,
         check=False,
