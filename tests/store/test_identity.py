@@ -10,7 +10,7 @@ import pytest
 from turnout.plan.chains import chain_of
 from turnout.plan.joins import Duplicates, Join, Step
 from turnout.plan.tables import SourceTable, ViewTable, chain_view, joined_view
-from turnout.store.views import identity_sql
+from turnout.store.views import kind_of
 from turnout_client.column_types import ColumnType
 
 TEXT = ColumnType.parse("string")
@@ -18,6 +18,10 @@ TEXT = ColumnType.parse("string")
 
 def source(name: str, *, latest: bool) -> SourceTable:
     return SourceTable(name, name, name, "k", {"k": TEXT, name: TEXT}, latest=latest, max_rows=None)
+
+
+def identity_sql(view: ViewTable) -> str:
+    return kind_of(view).identity_sql(view)
 
 
 def views(left: SourceTable, right: SourceTable) -> list[ViewTable]:

@@ -18,8 +18,7 @@ from turnout.plan.position import NOTHING, Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.where import compile_where, parse_terms
 from turnout.sink.records import PublishedTable, changed_table, kept_changes
-from turnout.sink.topic_state import moment
-from turnout.store.database import Database, arrow_table, first_row, registered
+from turnout.store.database import Database, arrow_table, first_row, moment, registered
 from turnout.store.outgoing import SinkPosition
 from turnout.store.row_json import record_key_sql, record_value_sql
 

@@ -211,16 +211,19 @@ class Layout:
         """Every topic once, in the order of the sources."""
         return tuple(dict.fromkeys(source.topic for source in self.sources))
 
+    @property
+    def every(self) -> tuple[SourceTable | ViewTable, ...]:
+        """The sources, then the views."""
+        return (*self.sources, *self.views)
+
     def of(self, table: str) -> SourceTable | ViewTable:
         """The source or the view that a table is of."""
-        every: tuple[SourceTable | ViewTable, ...] = (*self.sources, *self.views)
-        return next(one for one in every if one.table == table)
+        return next(one for one in self.every if one.table == table)
 
     @property
     def tables(self) -> tuple[str, ...]:
         """The names that are published together."""
-        own = [source.table for source in self.sources] + [view.table for view in self.views]
-        return (*own, *SHOWN_OF_GENERATION)
+        return (*(one.table for one in self.every), *SHOWN_OF_GENERATION)
 
 
 def _columns(sources: Sequence[SourceTable], names: Sequence[Mapping[str, str]]) -> dict[str, ColumnType]:

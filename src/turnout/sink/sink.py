@@ -34,8 +34,8 @@ from turnout.sink.topic_channel import (
     policy_complaint,
     sink_id,
 )
-from turnout.sink.topic_state import RecordSet, TopicState, forget_others, moment
-from turnout.store.database import Database
+from turnout.sink.topic_state import RecordSet, TopicState, forget_others
+from turnout.store.database import Database, moment
 from turnout.store.feed import Commit
 from turnout.store.outgoing import SinkPosition
 from turnout_client.retries import growing_pause

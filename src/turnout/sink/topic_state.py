@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import duckdb
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from turnout.plan.position import NOTHING, Position
 from turnout.plan.sql_text import quoted
-from turnout.store.database import Database, first_row, registered, scalar
+from turnout.store.database import Database, first_row, moment, registered, scalar
 
 SCHEMA = "sinks"
 _POSITIONS = f"{SCHEMA}.{quoted('sinks:positions')}"
@@ -50,19 +49,6 @@ class RecordSet:
         while chunk := rows.fetchmany(_FETCHED_ROWS):
             for record, value, upper, lower in chunk:
                 yield record, value, None if value is None else upper << 64 | lower
-
-
-@contextmanager
-def moment(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """One transaction of a cursor that goes on afterwards."""
-    cursor.execute("BEGIN")
-    try:
-        yield
-    except BaseException:
-        with suppress(duckdb.Error):
-            cursor.execute("ROLLBACK")
-        raise
-    cursor.execute("COMMIT")
 
 
 class TopicState:

@@ -142,7 +142,7 @@ class BatchRows:
             hashes = [*hashes_sql(source), *(f"NULL AS _hash_{n}" for n in range(len(source.hashed) + 1, most + 1))]
             queries.append(f"SELECT {ids(source)} AS _id, {', '.join(hashes)} FROM {arriving}")
         # In the order of the rows, which DuckDB keeps.
-        numbered, at = self._arrow(" UNION ALL ".join(queries)), 0
+        numbered, at = arrow_table(self._cursor, " UNION ALL ".join(queries)), 0
         for source, rows in coming:
             own, at = numbered.slice(at, rows.num_rows), at + rows.num_rows
             names = [*source.columns, "_id", "_ts", *(["_deleted"] if source.latest else [])]
@@ -166,7 +166,7 @@ class BatchRows:
             return 0
         names = ", ".join(["_id", *map(quoted, (source.key, *source.hashed)), *hash_names(source)])
         every = f"SELECT {names}, _ts FROM {table} UNION ALL SELECT {names}, _ts FROM {own.relation('arriving')}"
-        going = self._arrow(f"SELECT {names} FROM ({every}) ORDER BY _ts, _id LIMIT {excess}")
+        going = arrow_table(self._cursor, f"SELECT {names} FROM ({every}) ORDER BY _ts, _id LIMIT {excess}")
         own.evicted = going.append_column("_stored", pc.invert(pc.is_in(going["_id"], coming["_id"])))
         self._register(own.relation("evicted"), own.evicted)
         own.arriving = coming.filter(pc.invert(pc.is_in(coming["_id"], going["_id"])))
@@ -197,7 +197,8 @@ class BatchRows:
         hashes = keys[0] if len(keys) == 1 else f"({' UNION ALL '.join(f'SELECT _hash FROM {name}' for name in keys)})"
         latest = ["_deleted", "_shown", "rowid AS _at", *([ROW] if followed else [])] if source.latest else []
         hidden = ["_id", "_ts", *hash_names(source), *latest]
-        own.stored = self._arrow(f"SELECT {columns_of(source, *hidden)} FROM {table} WHERE {has_key_in(hashes, table)}")
+        sql = f"SELECT {columns_of(source, *hidden)} FROM {table} WHERE {has_key_in(hashes, table)}"
+        own.stored = arrow_table(self._cursor, sql)
         if source.latest:
             # Not by SQL: DuckDB hands conditions on hashes to Arrow as numbers that it has no room for.
             own.replaced = own.stored.filter(pc.is_in(own.stored["_hash"], own.arriving["_hash"]))
@@ -229,9 +230,6 @@ class BatchRows:
     def _register(self, name: str, rows: pa.Table | dict[str, Hashes]) -> None:
         # By the name as it is without quotes.
         self._cursor.register(name[1:-1].replace('""', '"'), rows)
-
-    def _arrow(self, sql: str) -> pa.Table:
-        return arrow_table(self._cursor, sql)
 
 
 def newest_order(rows: pa.Table, key: str) -> tuple[Ids, Mask]:

@@ -26,7 +26,7 @@ from turnout.store.join_quality import write_quality
 from turnout.store.left_out import KeysLeftOut, LeftOutState
 from turnout.store.outgoing import OutgoingRows
 from turnout.store.tracked_writes import TrackedWrites, WrittenTable
-from turnout.store.views import view_rows
+from turnout.store.views import kind_of
 from turnout.store.views.view_rows import BatchState, ViewRows
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class Batch:
                 records=self.records,
                 whole=view not in self.filled,
             )
-            self._views[view.table] = view_rows(state, view)
+            self._views[view.table] = kind_of(view)(state, view)
         return self._views[view.table]
 
     def replace(self, view: ViewTable, given: Iterable[pa.Table]) -> None:
@@ -246,7 +246,8 @@ class Batch:
         """Count join quality, versions and progress; the transaction ends after this."""
         for view in self._layout.views if views_built else self.filled:
             if view not in self.filled:
-                write_quality(self._cursor, self._tables.schema, view)
+                for name, sides in view.quality_sides.items():
+                    write_quality(self._cursor, self._tables.schema, name, sides)
             elif not self.records or not self.view(view).move_quality():
                 continue
             self.log.changed.add("join_quality")

@@ -173,15 +173,10 @@ class Database:
         """One transaction: kept when the block ends, undone when it raises."""
         with self.cursor() as cursor:
             try:
-                cursor.execute("BEGIN")
-                yield cursor
-                cursor.execute("COMMIT")
+                with moment(cursor):
+                    yield cursor
             except (duckdb.IOException, duckdb.FatalException) as error:
-                _rollback(cursor)
                 raise store_failed(error) from error
-            except BaseException:
-                _rollback(cursor)
-                raise
 
     @contextmanager
     def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -227,6 +222,20 @@ class Database:
                 if time.monotonic() >= until:
                     raise store_failed(error) from error
                 time.sleep(0.01)
+
+
+@contextmanager
+def moment(cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """One transaction of a cursor that goes on afterwards."""
+    try:
+        cursor.execute("BEGIN")
+        yield
+        cursor.execute("COMMIT")
+    except BaseException:
+        # A failed COMMIT has already ended the transaction; the first error is the one to tell.
+        with suppress(duckdb.Error):
+            cursor.execute("ROLLBACK")
+        raise
 
 
 def scalar(
@@ -292,12 +301,6 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
-    # A failed COMMIT has already ended the transaction; the first error is the one to tell.
-    with suppress(duckdb.Error):
-        cursor.execute("ROLLBACK")
 
 
 def store_failed(error: duckdb.Error) -> TurnoutError:

@@ -16,7 +16,7 @@ from turnout.store.batches import Batch, Progress
 from turnout.store.database import Database, first_row, scalar
 from turnout.store.left_out import KeysLeftOut, read_left_out
 from turnout.store.outgoing import create_book
-from turnout.store.views import identity_sql, row_hash_sql
+from turnout.store.views import kind_of
 from turnout_client.column_types import ColumnType
 
 _HASHING = "SELECT " + hash_sql("'turnout'") + " AS probe"
@@ -51,7 +51,7 @@ class GenerationTables:
             cursor.execute(f"CREATE TABLE {self.table(source.table)} ({shape})")
         for view in self.layout.views:
             hidden = ", ".join([*(f"{name} BIGINT" for name in view.ids), "_hash UBIGINT"])
-            shape = f"{_declared(view.columns)}, {hidden}, {_row(identity_sql(view))}"
+            shape = f"{_declared(view.columns)}, {hidden}, {_row(kind_of(view).identity_sql(view))}"
             cursor.execute(f"CREATE TABLE {self.table(view.table)} ({shape})")
         cursor.execute(f"""
             CREATE TABLE {self.schema}.bad_records (
@@ -86,7 +86,7 @@ class GenerationTables:
                 hashed = f"{source.hash_name(column)} = {hash_sql(quoted(column))}"
                 cursor.execute(f"UPDATE {self.table(source.table)} SET {hashed}")
         for view in self.layout.views:
-            cursor.execute(f"UPDATE {self.table(view.table)} SET _hash = {row_hash_sql(view)}")
+            cursor.execute(f"UPDATE {self.table(view.table)} SET _hash = {kind_of(view).row_hash_sql(view)}")
         cursor.execute(f"UPDATE {self.schema}.left_out SET _hash = {hash_sql('key')}")
         cursor.execute(f"CREATE OR REPLACE TABLE {self.schema}.hashing AS {_HASHING}")
 

@@ -24,13 +24,8 @@ _COLUMNS = ("leftRows", "rightRows", "matched", "unmatchedLeft", "unmatchedRight
 Numbers = npt.NDArray[np.int64]
 
 
-def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, view: ViewTable) -> None:
-    """Write the rows of `view`, counted over all rows."""
-    for name, sides in view.quality_sides.items():
-        _write(cursor, schema, name, sides)
-
-
-def _write(cursor: duckdb.DuckDBPyConnection, schema: str, name: str, sides: Sides) -> None:
+def write_quality(cursor: duckdb.DuckDBPyConnection, schema: str, name: str, sides: Sides) -> None:
+    """Write the row `name`, counted over all rows of its sides."""
     rows = " UNION ALL ".join(
         shown_sql(source, f"{schema}.{quoted(source.table)}", f"{quoted(key)} AS key, {side} AS side")
         for side, (source, key) in enumerate(sides)

@@ -22,7 +22,7 @@ from turnout.plan.offsets import Offsets
 from turnout.plan.plan import Plan
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import Layout, SourceTable, ViewTable
-from turnout.store.batch_rows import hash_names, hashes_sql
+from turnout.store.batch_rows import hash_names, hashes_sql, shown_sql
 from turnout.store.database import scalar
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.join_quality import copy_quality
@@ -142,5 +142,4 @@ def _copy_view(
 
 
 def _shown_rows(cursor: duckdb.DuckDBPyConnection, tables: GenerationTables, source: SourceTable) -> int:
-    shown = " WHERE _shown" if source.latest else ""
-    return scalar(cursor, f"SELECT count(*) FROM {tables.table(source.table)}{shown}")
+    return scalar(cursor, shown_sql(source, tables.table(source.table), "count(*)"))

@@ -70,9 +70,8 @@ def relation(schema: str, table: str) -> str:
 def create_book(cursor: duckdb.DuckDBPyConnection, schema: str, layout: Layout) -> None:
     """Make the book of a generation."""
     cursor.execute(f"CREATE TABLE {schema}.{BOOK} (name VARCHAR, key VARCHAR, since BIGINT, upto BIGINT)")
-    keys = [(s.table, s.key) for s in layout.sources] + [(v.table, v.key) for v in layout.views]
-    for key in keys:
-        cursor.execute(f"INSERT INTO {schema}.{BOOK} (name, key) VALUES (?, ?)", key)
+    keys = [(one.table, one.key) for one in layout.every]
+    cursor.executemany(f"INSERT INTO {schema}.{BOOK} (name, key) VALUES (?, ?)", keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,8 @@ class OutgoingRows:
 
     def keep(self, delta: Delta, version: int, generation: int, sinks: Iterable[SinkPosition]) -> None:
         """Keep what made the table's `version`, and remove what all sinks have written, or everything if too much."""
-        since, upto = self._book()
+        book = f"SELECT since, upto FROM {self.schema}.{BOOK} WHERE name = ?"
+        [(since, upto)] = self.cursor.execute(book, [self.table]).fetchall() or [(None, None)]
         rows = relation(self.schema, self.table)
         if upto is None:
             columns = ", ".join(f"{quoted(name)} {kind.duckdb}" for name, kind in self.columns.items())
@@ -100,11 +100,6 @@ class OutgoingRows:
         self._insert(rows, delta, version)
         self.cursor.execute(f"UPDATE {self.schema}.{BOOK} SET upto = ? WHERE name = ?", [version, self.table])
         self._trim(rows, since or 0, version, generation, list(sinks))
-
-    def _book(self) -> tuple[int | None, int | None]:
-        sql = f"SELECT since, upto FROM {self.schema}.{BOOK} WHERE name = ?"
-        rows = self.cursor.execute(sql, [self.table]).fetchall()
-        return rows[0] if rows else (None, None)
 
     def _insert(self, rows: str, delta: Delta, version: int) -> None:
         names = ", ".join([ROW, *map(quoted, self.columns)])

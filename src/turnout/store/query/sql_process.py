@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -47,6 +47,8 @@ class SqlProcess:
             env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
             cwd=os.sep,
         )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._going, self._coming = self._process.stdin, self._process.stdout
         self._ended = False
         threading.Thread(target=self._wait, name="turnout-sql-process", daemon=True).start()
 
@@ -104,16 +106,6 @@ class SqlProcess:
                 stream.write_batch(batch)
                 if answered.poll(0):
                     return
-
-    @property
-    def _going(self) -> IO[bytes]:
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def _coming(self) -> IO[bytes]:
-        assert self._process.stdout is not None
-        return self._process.stdout
 
 
 @contextlib.contextmanager

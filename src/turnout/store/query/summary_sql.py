@@ -112,15 +112,20 @@ class Statement:
     def ends(self) -> tuple[End, ...]:
         return tuple(End(name, part.merge) for name, part in self.parts.items() if part.is_end)
 
-    def read(self, source: str) -> str:
-        """All groups with their parts; parameters: `parameters`."""
-        return self._read(source)
+    def read(self, source: str, *more: str) -> str:
+        """All groups with their parts, and `more` columns; parameters: `parameters`."""
+        parts = {
+            name: part.read if part.merge != "sum" else f"CAST({part.read} AS {part.kind})"
+            for name, part in self.parts.items()
+        }
+        columns = [*(f"{text} AS {name}" for name, text in {**self.groups, **parts}.items()), *more]
+        return f"SELECT {', '.join(columns)} FROM {source} WHERE {self.where}{' GROUP BY ALL' if self.groups else ''}"
 
     def read_kept(self, source: str) -> str:
         """All groups with their parts and the values at each end, to be kept."""
         tops = [f"{end.function}({self.parts[end.part].row}, {MOST_KEPT}) AS {end.values}" for end in self.ends]
         bounds = [f"{end.values}[{MOST_KEPT}] AS {end.bound}" for end in self.ends]
-        return f"SELECT {', '.join(['*', *bounds])} FROM ({self._read(source, *tops)})"
+        return f"SELECT {', '.join(['*', *bounds])} FROM ({self.read(source, *tops)})"
 
     def show(self, groups: str) -> str:
         """The answered columns of `groups`, in order, each with the number of all."""
@@ -140,14 +145,6 @@ class Statement:
             )
             made[name] = part.row if part.is_end else signed
         return made
-
-    def _read(self, source: str, *more: str) -> str:
-        parts = {
-            name: part.read if part.merge != "sum" else f"CAST({part.read} AS {part.kind})"
-            for name, part in self.parts.items()
-        }
-        columns = [*(f"{text} AS {name}" for name, text in {**self.groups, **parts}.items()), *more]
-        return f"SELECT {', '.join(columns)} FROM {source} WHERE {self.where}{' GROUP BY ALL' if self.groups else ''}"
 
 
 def named(names: Mapping[str, str]) -> str:

@@ -42,7 +42,7 @@ from typing import Any
 from turnout.plan.tables import ChainView, JoinedView, SqlView, ViewTable
 from turnout.store.views.chained import ChainedRows
 from turnout.store.views.joined import JoinedRows, OwnSqlRows
-from turnout.store.views.view_rows import BatchState, ViewRows
+from turnout.store.views.view_rows import ViewRows
 
 _KINDS: Mapping[type[ViewTable], type[ViewRows[Any]]] = {
     JoinedView: JoinedRows,
@@ -51,16 +51,6 @@ _KINDS: Mapping[type[ViewTable], type[ViewRows[Any]]] = {
 }
 
 
-def view_rows(state: BatchState, view: ViewTable) -> ViewRows[Any]:
-    """The rows of a view in a batch."""
-    return _KINDS[type(view)](state, view)
-
-
-def identity_sql(view: ViewTable) -> str:
-    """The SQL of `_row`: what makes a row of the view the same row while its cells change."""
-    return _KINDS[type(view)].identity_sql(view)
-
-
-def row_hash_sql(view: ViewTable) -> str:
-    """The SQL of `_hash`, by which rows of the view are found."""
-    return _KINDS[type(view)].row_hash_sql(view)
+def kind_of(view: ViewTable) -> type[ViewRows[Any]]:
+    """The class that keeps a view up to date."""
+    return _KINDS[type(view)]
