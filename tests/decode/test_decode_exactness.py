@@ -19,7 +19,7 @@ import avro.schema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoded_records import found, raw, shape
+from decoded_records import found, raw, source
 from lengths import DECODE_EXAMPLES
 from turnout.config import Format
 from turnout.decode.decoder import open_decoder
@@ -208,7 +208,7 @@ def test_random_records_of_random_schemas(history: Any) -> None:
     texts, records, expected = history
     count = len(records)
     schemas: Any = RegistrySchemas(Registered(texts), Format.AVRO)  # type: ignore[arg-type]
-    decoder = RecordDecoder([shape(COLUMNS, form="avro")], {"s": schemas})
+    decoder = RecordDecoder([source(COLUMNS, "avro")], {"s": schemas})
     assert results(decoder.decode(raw(records)), count) == expected
     # By now the schemas are known, so workers decode all but the records of a schema that nobody has.
     many = open_decoder(decoder.for_workers())(raw(records))

@@ -76,7 +76,7 @@ def test_file_loads_and_decodes_every_record_that_was_looked_at(values: list[lis
     assert [source.topic for source in config.sources.values()] == names
     layout = layout_of(config, first_plan(config))
     places = [(layout.topics.index(name), value) for name, some in zip(names, values, strict=True) for value in some]
-    decoded = RecordDecoder.of(layout).decode(raw([value for _, value in places], [place for place, _ in places]))
+    decoded = RecordDecoder(layout.sources).decode(raw([value for _, value in places], [place for place, _ in places]))
     assert decoded.faults is None, decoded.faults.to_pylist()
     assert sum(table.num_rows for table in decoded.rows.values()) == len(places)
 

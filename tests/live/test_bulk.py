@@ -49,7 +49,7 @@ def decoder_of(topic: str, folder: Path) -> RecordDecoder:
     columns = {"userId": "string", "name": "string", "age": "int64"}
     source = {"topic": topic, "table": "users_ui", "key": "userId", "columns": columns, "rows": "latest"}
     settings = parse({"sources": {"users": source}, "views": {}}, folder, {})
-    return RecordDecoder.of(layout_of(settings, first_plan(settings)))
+    return RecordDecoder(layout_of(settings, first_plan(settings)).sources)
 
 
 def reader_of(spark: SparkSession, bootstrap: str, decoder: RecordDecoder) -> KafkaReaders:

@@ -18,7 +18,7 @@ from kafka_log import read_all
 from turnout.config import parse
 from turnout.config.tables import source_table
 from turnout.local.broker import EmbeddedBroker
-from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
+from turnout.schemas.record_decoder import RecordDecoder, raw
 from turnout.schemas.source_schemas import schemas_of
 from turnout.testing import Record, create_topic, produce, wait_until
 from turnout_process import ASKED_SECONDS
@@ -151,7 +151,7 @@ def test_protobuf_of_a_registry_with_references(registry: ApicurioRegistry, tmp_
         "sources": {"a": source | {"format": "protobuf"}},
     }
     settings = parse(document, tmp_path, {})
-    decoder = RecordDecoder([shape_of(source_table("a", settings.sources["a"], "t"), 0)], schemas_of(settings))
+    decoder = RecordDecoder([source_table("a", settings.sources["a"], "t")], schemas_of(settings))
     decoded = decoder.decode(raw([b"\0" + number.to_bytes(4, "big") + b"\x02\x02\x0a\x01a\x12\x03\x0a\x01c"]))
     assert decoded.rows[0].select(["userId", "address"]).to_pylist() == [{"userId": "a", "address": '{"city":"c"}'}]
     assert decoded.faults is None

@@ -58,7 +58,7 @@ def test_batch_that_has_no_number_is_refused(spark: SparkSession, tmp_path: Path
     def never(*_: object) -> Any:
         raise AssertionError
 
-    readers = KafkaReaders(spark, "g1", RecordDecoder((), topics=("users",)), never, never)
+    readers = KafkaReaders(spark, "g1", RecordDecoder(()), never, never)
     stream = LiveStream(readers, never, never, never)
     stream._checkpoint = folder_at(spark, tmp_path)
     with pytest.raises(ValueError, match="a batch has a number, got "):

@@ -85,7 +85,7 @@ def test_bulk_read_refuses_what_cannot_be_unpacked_or_is_too_large_and_reads_all
     produce(kafka, topic, [user(6)])
     source = {"topic": topic, "table": "users_ui", "key": "userId", "columns": COLUMNS}
     settings = parse({"sources": {"users": source}, "views": {}}, tmp_path, {})
-    decoder = RecordDecoder.of(layout_of(settings, first_plan(settings)))
+    decoder = RecordDecoder(layout_of(settings, first_plan(settings)).sources)
     properties = bulk_properties(KafkaSettings(bootstrap_servers=kafka), anywhere=False)
     reader = KafkaReaders(spark, "g1", decoder, lambda: properties, dict)
     place, end = (topic, 0), 17

@@ -14,14 +14,14 @@ from typing import Any
 import fastavro
 import pytest
 
-from decoded_records import found, raw, shape
+from decoded_records import found, raw, source
 from turnout.config import Format, Settings, parse
 from turnout.config.tables import source_table
 from turnout.decode.decoder import open_decoder
-from turnout.decode.shape import SourceShape
 from turnout.errors import ConfigError, TurnoutError
+from turnout.plan.tables import SourceTable
 from turnout.preflight.findings import check_records
-from turnout.schemas.record_decoder import RecordDecoder, shape_of
+from turnout.schemas.record_decoder import RecordDecoder
 from turnout.schemas.registry import MOST_REFERENCES, RegisteredSchema
 from turnout.schemas.source_schemas import RegistrySchemas, schemas_of
 
@@ -50,9 +50,9 @@ class Rows:
 class Reading:
     """A driver's decoder of one source, with its results by record."""
 
-    def __init__(self, source: SourceShape, schemas: Any) -> None:
+    def __init__(self, source: SourceTable, schemas: Any) -> None:
         self.source = source
-        self.decoder = RecordDecoder([source], {source.name: schemas})
+        self.decoder = RecordDecoder([source], {source.source: schemas})
 
     def read(self, values: Sequence[bytes | None]) -> Rows:
         results = found(self.decoder.decode(raw(values)), len(values))
@@ -79,7 +79,7 @@ def by_registry(
 ) -> tuple[Reading, FakeRegistry]:
     registry = FakeRegistry(schemas)
     of_form: Any = RegistrySchemas(registry, form)  # type: ignore[arg-type]
-    return Reading(shape(kinds, form=form.value), of_form), registry
+    return Reading(source(kinds, form.value), of_form), registry
 
 
 def avro(schema: Any, *references: tuple[str, RegisteredSchema]) -> RegisteredSchema:
@@ -269,7 +269,7 @@ def settings_of(folder: Path, **source: str) -> Settings:
 
 
 def by_settings(settings: Settings) -> Reading:
-    return Reading(shape_of(source_table("a", settings.sources["a"], "t"), 0), schemas_of(settings)["a"])
+    return Reading(source_table("a", settings.sources["a"], "t"), schemas_of(settings)["a"])
 
 
 def test_schema_of_a_file_reads_records_without_an_id(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from turnout.decode.shape import RAW, Decoded, SourceShape
+from turnout.plan.tables import SourceTable
+from turnout_client.column_types import ColumnType
 
 Found = tuple[dict[str, Any] | None, list[tuple[str | None, str]]]
 """A row or None, and its faults as pairs of field and reason."""
@@ -25,6 +27,12 @@ def raw(
 def shape(columns: Mapping[str, str], **other: Any) -> SourceShape:
     known: dict[str, Any] = {"name": "s", "topic": 0, "key": next(iter(columns)), "tombstones": False}
     return SourceShape(**(known | other), columns=columns)
+
+
+def source(columns: Mapping[str, str], form: str) -> SourceTable:
+    """Return the table of a source `s` whose key is its first column."""
+    kinds = {name: ColumnType.parse(kind) for name, kind in columns.items()}
+    return SourceTable("s", "t", "s_ui", next(iter(columns)), kinds, latest=False, max_rows=None, form=form)
 
 
 def numbers(table: pa.Table) -> pa.Table:

@@ -137,7 +137,7 @@ class FedGeneration:
         from turnout.spark.writing import Reading, Writer
 
         self.tables = GenerationTables(self.database, self._number, self._layout)
-        self.decoder = RecordDecoder.of(self._layout)
+        self.decoder = RecordDecoder(self._layout.sources)
         self.writer = Writer(
             self._spark,
             self.tables,

@@ -122,7 +122,7 @@ class Fed(Filling):
     def feed(self, records: Sequence[Sent]) -> None:
         assert self.tables is not None
         layout = self.tables.layout
-        decoder = RecordDecoder.of(layout)
+        decoder = RecordDecoder(layout.sources)
         columns: list[list[Any]] = [
             [layout.topics.index(r.topic) for r in records],
             [r.partition << OFFSET_BITS | r.offset for r in records],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from turnout.plan.joins import Duplicates, Step, right_id, right_names, side, steps_sql, view_sql
+from turnout.plan.joins import Duplicates, Step, right_id, right_names, side, steps_sql
 
 Origin = tuple[int, str]
 """A column of a side: its number, 0 for the left one, and its name in the source."""
@@ -20,8 +20,6 @@ class Chain:
     """The steps of a view, and what follows from them; `chain_of` makes it."""
 
     steps: tuple[Step, ...]
-    names: tuple[Mapping[str, str], ...]
-    """For each step: the columns that it adds, and their names in the view."""
     origins: tuple[tuple[Origin, ...], ...]
     """For each step: where `left_on` comes from. Several where a right or full join has filled it; none where a semi
     or anti join has taken it away."""
@@ -31,13 +29,6 @@ class Chain:
     """For each side: the columns that steps join by; of a right side first its own."""
     domains: tuple[tuple[Origin, ...], ...]
     """The columns whose values are compared with each other, directly or by way of others."""
-    sql: str
-    narrow_sql: str
-    """Over rows of numbers in place of what is joined by, one row of each where a step takes the newest."""
-
-    @property
-    def pairs(self) -> bool:
-        return any(step.pairs for step in self.steps)
 
     @property
     def outer(self) -> bool:
@@ -70,13 +61,10 @@ def chain_of(sources: Mapping[str, Sequence[str]], steps: Sequence[Step]) -> Cha
                 there[step.left_on] = [*found, (number, step.right_on)]
     return Chain(
         steps=tuple(steps),
-        names=tuple(names),
         origins=tuple(origins),
         owners=tuple(owners),
         used=tuple(map(tuple, used)),
         domains=tuple(tuple(sorted(domain)) for domain in domains),
-        sql=view_sql(sources, steps),
-        narrow_sql=_narrow_sql(steps, origins, used),
     )
 
 
@@ -85,8 +73,12 @@ def number_name(place: int) -> str:
     return f"k{place + 1}"
 
 
-def _narrow_sql(steps: Sequence[Step], origins: Sequence[Sequence[Origin]], used: Sequence[Sequence[str]]) -> str:
-    """`Chain.sql` over numbers and ids; the same text for all chains of the same form."""
+def narrow_chain_sql(chain: Chain) -> str:
+    """`view_sql` of a chain over rows of numbers in place of what is joined by, and ids.
+
+    There is one row of each number where a step takes the newest. Chains of the same form have the same text.
+    """
+    steps, used = chain.steps, chain.used
 
     def shown(at: int, column: str) -> str:
         name = number_name(used[at].index(column))
@@ -101,7 +93,7 @@ def _narrow_sql(steps: Sequence[Step], origins: Sequence[Sequence[Origin]], used
             step.join,
             Duplicates.ALL,
         )
-        for number, (step, found) in enumerate(zip(steps, origins, strict=True), 1)
+        for number, (step, found) in enumerate(zip(steps, chain.origins, strict=True), 1)
     ]
     names = [
         {number_name(place): shown(number, column) for place, column in enumerate(columns)}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from turnout.plan.chains import Chain, Origin
+from turnout.plan.chains import Chain, Origin, narrow_chain_sql
 from turnout.plan.joins import (
     Duplicates,
     Join,
@@ -284,16 +284,18 @@ def chain_view(
         if max_rows_per_key is not None and step.multiplies and not linear:
             # Pairs are counted: what is shown without a partner is shown once.
             bounds.append(RowBound(f"{name}.{step.right}", lefts, (own,), Join.INNER, max_rows_per_key))
+    given = {source.source: tuple(source.columns) for source in sources}
+    names, narrow_sql = right_names(given, chain.steps), narrow_chain_sql(chain)
     return ChainView(
         table=name,
         sources=tuple(sources),
         key=sources[0].key,
-        columns=_columns(sources, chain.names),
-        sql=chain.sql,
-        narrow_sql=chain.narrow_sql,
-        narrow_sql_if_unique=chain.narrow_sql,
-        pairs=chain.pairs,
+        columns=_columns(sources, names),
+        sql=view_sql(given, chain.steps),
+        narrow_sql=narrow_sql,
+        narrow_sql_if_unique=narrow_sql,
+        pairs=any(step.pairs for step in chain.steps),
         bounds=tuple(bounds),
-        right_names=chain.names,
+        right_names=names,
         chain=chain,
     )

@@ -40,7 +40,7 @@ from turnout.kafka.diagnosis import cause_in, cause_of, explain
 from turnout.kafka.security import java_properties, librdkafka_properties, masked
 from turnout.kafka.topics import Topics
 from turnout.plan.plan import Start
-from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
+from turnout.schemas.record_decoder import RecordDecoder, raw
 from turnout.schemas.registry import SchemaRegistry
 from turnout.schemas.source_schemas import Schemas, schemas_of
 from turnout.sink.topic_channel import TopicReader, failure, policy_complaint, sink_id
@@ -285,8 +285,8 @@ def check_records(
     """
     if not values:
         return Finding(subject, "ok", "no records yet")
-    shape = shape_of(source_table("source", source, source.topic), 0)
-    decoded = RecordDecoder([shape], {"source": schemas} if schemas is not None else {}).decode(raw(values, keys=keys))
+    table = source_table("source", source, source.topic)
+    decoded = RecordDecoder([table], {"source": schemas} if schemas is not None else {}).decode(raw(values, keys=keys))
     rows = decoded.rows[0]
     fields = {name for name in source.columns if rows[name].null_count < rows.num_rows}
     faults = decoded.faults.to_pylist() if decoded.faults is not None else []

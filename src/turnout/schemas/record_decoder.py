@@ -25,41 +25,22 @@ from turnout.plan.tables import Layout, SourceTable
 from turnout.schemas.source_schemas import Schemas
 
 
-def shape_of(source: SourceTable, topic: int) -> SourceShape:
-    """How the records of a source are decoded; `topic` is the number of its topic."""
-    columns = {column: kind.name for column, kind in source.columns.items()}
-    return SourceShape(source.source, topic, source.key, columns, source.latest, source.form)
-
-
 class RecordDecoder:
     """Decodes records on the driver, by all schemas that they name. Any thread may ask."""
 
     def __init__(
         self,
-        sources: Sequence[SourceShape],
+        sources: Sequence[SourceTable],
         schemas: Mapping[str, Schemas] = MappingProxyType({}),
-        topics: Sequence[str] = (),
         largest_bytes: int = LARGEST_BYTES,
     ) -> None:
         """`schemas` are those of the sources that are not JSON, by the names of these."""
         self.largest_bytes = largest_bytes
-        self.topics = topics
-        self._sources = tuple(sources)
+        self.topics = tuple(dict.fromkeys(source.topic for source in sources))
+        self._sources = [_shape_of(source, self.topics.index(source.topic)) for source in sources]
         self._schemas = schemas
         self._lock = threading.Lock()
         self._opened: tuple[list[SourceShape], Decode] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        layout: Layout,
-        schemas: Mapping[str, Schemas] = MappingProxyType({}),
-        largest_bytes: int = LARGEST_BYTES,
-    ) -> RecordDecoder:
-        """The decoder of what a generation reads."""
-        topics = layout.topics
-        shapes = [shape_of(source, topics.index(source.topic)) for source in layout.sources]
-        return cls(shapes, schemas, topics, largest_bytes)
 
     def decode(self, records: pa.RecordBatch | pa.Table) -> Decoded:
         """Every record as a row or as faults; TurnoutError where the registry cannot say what a schema is."""
@@ -119,6 +100,11 @@ class RecordDecoder:
         return found
 
 
+def _shape_of(source: SourceTable, topic: int) -> SourceShape:
+    columns = {column: kind.name for column, kind in source.columns.items()}
+    return SourceShape(source.source, topic, source.key, columns, source.latest, source.form)
+
+
 def raw(
     values: Sequence[bytes | None], topics: Sequence[int] | None = None, keys: Sequence[bytes | None] | None = None
 ) -> pa.Table:
@@ -159,7 +145,7 @@ def take_samples(
     largest_bytes: int = LARGEST_BYTES,
 ) -> list[Sample]:
     """Decode the sampled `values` of each topic as the generation would; tombstones say nothing."""
-    decoder = RecordDecoder.of(layout, schemas, largest_bytes)
+    decoder = RecordDecoder(layout.sources, schemas, largest_bytes)
     counts = {topic: sum(value is not None for value in some) for topic, some in values.items()}
     sampled = [(decoder.topics.index(t), value) for t, some in values.items() for value in some if value is not None]
     decoded = decoder.decode(raw([value for _, value in sampled], [topic for topic, _ in sampled]))

@@ -75,7 +75,7 @@ class GenerationQuery:
         self._failure: Exception | None = None
         self._failed_action = ""
         self._checkpoint = folder_at(session, reading.checkpoint)
-        decoder = RecordDecoder.of(tables.layout, kafka.schemas, kafka.largest_bytes)
+        decoder = RecordDecoder(tables.layout.sources, kafka.schemas, kafka.largest_bytes)
         options, live = self._options, lambda: view_runner(session).live
         self._readers = KafkaReaders(session, self._name, decoder, kafka.librdkafka, options, live)
         topic = kafka.dead_letter_topic

@@ -19,7 +19,7 @@ from turnout.config.configuration import Configuration
 from turnout.errors import TurnoutError
 from turnout.kafka.topics import MOST_SEARCHED, Place, Topics, place_of
 from turnout.plan.tables import Layout
-from turnout.schemas.record_decoder import RecordDecoder, raw, shape_of
+from turnout.schemas.record_decoder import RecordDecoder, raw
 from turnout.schemas.source_schemas import schemas_of
 from turnout.store.database import Readable
 from turnout.store.ledger import Ledger
@@ -151,7 +151,7 @@ class Explainer:
 
     def _decoder(self, search: OlderSearch) -> RecordDecoder:
         schemas = schemas_of(self._configuration.settings) if search.source.form != "json" else {}
-        return RecordDecoder([shape_of(search.source, 0)], schemas, [search.source.topic])
+        return RecordDecoder([search.source], schemas)
 
 
 def _matching(search: OlderSearch, decoder: RecordDecoder, messages: list[Message]) -> list[WhyRecord]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pydantic import ByteSize, TypeAdapter
 
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
@@ -58,7 +59,7 @@ _NO_COLUMN = re.compile(r'(?:Referenced column|.* does not have a column named) 
 _BATCH_ROWS = 50_000
 # To read the texts of queries, which are bounded, as is how many are read at the same time.
 _PARSER_MEMORY = "256MB"
-_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_SIZE = TypeAdapter(ByteSize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
             "streamed": streamed,
             "limit": limit + 1,
             "memory": memory,
-            "bytes": _bytes(memory),
+            "bytes": int(_SIZE.validate_python(memory)),
             "max_bytes": database.max_bytes,
         }
         names = [*copied, *([] if streamed is None else [streamed])]
@@ -155,12 +156,6 @@ def _failed(
         f"the query needs more than the {memory} of memory that one may have",
         "name only the columns that you need, narrow the rows, or group them",
     )
-
-
-def _bytes(memory: str) -> int:
-    """`512MB` as a number, as DuckDB reads it."""
-    number = memory.rstrip("BGKMTbgikmt ")
-    return int(float(number) * _UNITS[memory[len(number) :].strip().upper()])
 
 
 def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) -> Query:

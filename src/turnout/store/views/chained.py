@@ -54,7 +54,7 @@ class ChainedRows(IdRows[ChainView]):
         parts = [f"CASE WHEN _id IS NULL THEN '' ELSE {of_source(view.left)} END"]
         before = ["_id"]
         for number, (step, right) in enumerate(zip(view.chain.steps, view.rights, strict=True)):
-            own, names = right_id(number), view.chain.names[number]
+            own, names = right_id(number), view.right_names[number]
             several = step.pairs and not (right.latest and step.right_on == right.key)
             if step.join.hides:
                 parts.append("''")
@@ -73,7 +73,7 @@ class ChainedRows(IdRows[ChainView]):
     def row_hash_sql(view: ChainView) -> str:
         """The hash of what the root is joined by where that is a right row, and null otherwise."""
         cases = ["WHEN _id IS NOT NULL THEN NULL"]
-        for number, (step, names) in enumerate(zip(view.chain.steps, view.chain.names, strict=True)):
+        for number, (step, names) in enumerate(zip(view.chain.steps, view.right_names, strict=True)):
             if not step.join.hides:
                 value = hash_sql(quoted(names.get(step.right_on, step.left_on)))
                 cases.append(f"WHEN {right_id(number)} IS NOT NULL THEN {value}")
