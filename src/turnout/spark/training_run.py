@@ -96,15 +96,11 @@ def _kafka(session: SparkSession, layout: Layout) -> None:
     with contextlib.suppress(PySparkException, Py4JError):
         raw_records(reader.option("subscribe", layout.topics[0]).load(), layout.topics).toArrow()
     jvm: Any = session.sparkContext._jvm
-    properties = jvm.java.util.HashMap()
-    for name, value in _NO_KAFKA.items():
-        properties.put(name.removeprefix("kafka."), value)
-    for kind in ("key", "value"):
-        properties.put(f"{kind}.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer")
+    properties = {name.removeprefix("kafka."): value for name, value in _NO_KAFKA.items()}
+    deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+    properties |= {"key.deserializer": deserializer, "value.deserializer": deserializer}
     consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties)
-    places_read = jvm.java.util.ArrayList()
-    places_read.add(jvm.org.apache.kafka.common.TopicPartition(layout.topics[0], 0))
-    consumer.assign(places_read)
+    consumer.assign([jvm.org.apache.kafka.common.TopicPartition(layout.topics[0], 0)])
     consumer.poll(jvm.java.time.Duration.ofMillis(300))
     consumer.close()
 

@@ -38,8 +38,10 @@ class JavaClient:
 
         TurnoutError, with the words of all causes, where it does not get that far.
         """
+        # Without them a client that cannot connect tries for a minute. A little sooner than we give up, it says why.
+        limits = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), str((SECONDS - 2) * 1000))
         try:
-            admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(self._map(properties))
+            admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create({**limits, **properties})
         except Py4JError as error:
             raise _failed(error) from None
         try:
@@ -51,25 +53,14 @@ class JavaClient:
             admin.close(self.jvm.java.time.Duration.ofSeconds(1))
 
     def _undescribed(self, admin: Any, wanted: Sequence[str]) -> dict[str, str]:
-        names = self.jvm.java.util.ArrayList()
-        for name in wanted:
-            names.add(name)
         refused = {}
-        futures = admin.describeTopics(names).topicNameValues()
+        futures = admin.describeTopics(list(wanted)).topicNameValues()
         for name in wanted:
             try:
                 futures.get(name).get(SECONDS, self.jvm.java.util.concurrent.TimeUnit.SECONDS)
             except Py4JError as error:
                 refused[name] = causes(error)
         return refused
-
-    def _map(self, properties: Mapping[str, str]) -> Any:
-        given = self.jvm.java.util.HashMap()
-        # Without them a client that cannot connect tries for a minute. A little sooner than we give up, it says why.
-        limit = str((SECONDS - 2) * 1000)
-        for name, value in {"default.api.timeout.ms": limit, "request.timeout.ms": limit, **properties}.items():
-            given.put(name, value)
-        return given
 
 
 @contextmanager
@@ -93,7 +84,7 @@ def java_client(allowed_urls: Sequence[str] = ()) -> Iterator[JavaClient]:
         raise TurnoutError(
             code="java_broken", message=f"the Java client did not start ({type(error).__name__})", status=500
         ) from None
-    parameters = GatewayParameters(port=port, auth_token=token, enable_memory_management=False)
+    parameters = GatewayParameters(port=port, auth_token=token, enable_memory_management=False, auto_convert=True)
     gateway = JavaGateway(gateway_parameters=parameters)
     try:
         yield JavaClient(gateway.jvm)

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
@@ -58,41 +58,34 @@ def view_folder(session: SparkSession, checkpoint: Folder, *, shared: bool) -> I
         target.remove()
 
 
-@contextlib.contextmanager
-def read_parquet(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
-    """Make a frame of files that tasks see by the same path."""
-    yield _reader(session, files).parquet(*(str(file) for file in files))
+def read_parquet(
+    session: SparkSession, files: Sequence[Path], places: Sequence[str] = ()
+) -> AbstractContextManager[DataFrame]:
+    """Make a frame of files that tasks see by the same path, or at other `places`."""
+    # The schema is known: Spark would run a job to find out.
+    schema = from_arrow_schema(pq.read_schema(files[0]), prefer_timestamp_ntz=False)
+    return contextlib.nullcontext(session.read.schema(schema).parquet(*(places or map(str, files))))
 
 
-@contextlib.contextmanager
-def copied_files(target: SparkFolder, session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+def copied_files(
+    target: SparkFolder, session: SparkSession, files: Sequence[Path]
+) -> AbstractContextManager[DataFrame]:
     """Make a frame of files that are copied to where tasks reach them by a URL."""
-    copies = [target.copy_in(file, f"{uuid.uuid4().hex}.parquet") for file in files]
-    yield _reader(session, files).parquet(*copies)
+    return read_parquet(session, files, [target.copy_in(file, f"{uuid.uuid4().hex}.parquet") for file in files])
 
 
-@contextlib.contextmanager
-def sent_files(session: SparkSession, files: Sequence[Path]) -> Iterator[DataFrame]:
+def sent_files(session: SparkSession, files: Sequence[Path]) -> AbstractContextManager[DataFrame]:
     """Make a frame of files that only the driver sees: their rows are sent."""
     # The names of their folders are no column.
-    with _sent(session, pq.read_table([str(file) for file in files], partitioning=None)) as frame:
-        yield frame
+    return _sent(session, pq.read_table([str(file) for file in files], partitioning=None))
 
 
-@contextlib.contextmanager
-def frame_of(session: SparkSession, rows: pa.Table) -> Iterator[DataFrame]:
+def frame_of(session: SparkSession, rows: pa.Table) -> AbstractContextManager[DataFrame]:
     """Make a frame of rows of this process, for tasks anywhere."""
     if rows.nbytes <= FEW_BYTES or runs_here(session):
         # Spark takes an empty batch for the end: rows after an empty chunk would be lost.
-        yield session.createDataFrame(rows.combine_chunks())
-    else:
-        with _sent(session, rows) as frame:
-            yield frame
-
-
-def _reader(session: SparkSession, files: Sequence[Path]) -> DataFrameReader:
-    """A reader that knows the schema of the files: Spark would run a job to find out."""
-    return session.read.schema(from_arrow_schema(pq.read_schema(files[0]), prefer_timestamp_ntz=False))
+        return contextlib.nullcontext(session.createDataFrame(rows.combine_chunks()))
+    return _sent(session, rows)
 
 
 @contextlib.contextmanager
