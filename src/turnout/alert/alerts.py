@@ -227,18 +227,17 @@ class Alerts:
 
     def change(self, settings: Mapping[str, AlertSettings]) -> None:
         """Run these alerts from now on; one whose table and condition stay goes on with the rows that it knows."""
-        going = [one for name, one in self._running.items() if settings.get(name) != one.settings]
+        kept = {name: one for name, one in self._running.items() if settings.get(name) == one.settings}
         with self._stepping:
-            stop_all([one.stop for one in going], 5.0)
-            kept = {name: one for name, one in self._running.items() if one not in going}
+            stop_all([one.stop for name, one in self._running.items() if name not in kept], 5.0)
             with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
                 self._events.forget_others(settings.keys())
                 topics = [f"{STATES}:{name}" for name, one in settings.items() if one.to.topic]
                 forget_others(self._database, topics, STATES)
-            started = {name: RunningAlert(name, one, self._tools) for name, one in settings.items() if name not in kept}
-            self._running = {name: kept.get(name) or started[name] for name in settings}
-            for alert in started.values():
-                alert.start()
+            made = {name: kept.get(name) or RunningAlert(name, one, self._tools) for name, one in settings.items()}
+            self._running = made
+            for name in made.keys() - kept.keys():
+                made[name].start()
         self._wake.set()
 
     def stop(self, timeout_seconds: float = 5.0) -> None:

@@ -46,8 +46,8 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
         raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from error
     if len(named) > _MOST_TYPES:
         raise ValueError(f"it has more than {_MOST_TYPES:,} named types")
-    smallest, types = sizes(named), list(_types([schema, *named.values()]))
-    empty = _empty_values_of(named)
+    smallest, empty = _of_named(_least_bytes, named, math.inf), _of_named(_empty_values, named, 0)
+    types = list(_types([schema, *named.values()]))
     if any(_empty_values(kind, empty) > _MOST_EMPTY * (1 + _least_bytes(kind, smallest)) for kind in types):
         raise ValueError("it has a type that is mostly values without bytes, so it can be of any size")
     arrays = [kind for kind in types if isinstance(kind, dict) and "items" in kind]
@@ -149,15 +149,18 @@ def is_recursive(named: Mapping[str, Any]) -> bool:
     return bool(parts)
 
 
-def sizes(named: Mapping[str, Any]) -> dict[str, float]:
-    """The fewest bytes that a value of each named type takes; infinite where it has no end."""
-    known: dict[str, float] = dict.fromkeys(named, math.inf)
+def _of_named(measure: Callable[..., float], named: Mapping[str, Any], first: float) -> dict[str, float]:
+    """Measure each named type by what is known of the others, again until nothing changes; `first` is known of all."""
+    known = dict.fromkeys(named, first)
     for _ in named:
-        known = {name: _least_bytes(schema, known, own=name) for name, schema in named.items()}
+        before, known = known, {name: measure(schema, known, own=name) for name, schema in named.items()}
+        if known == before:
+            break
     return known
 
 
 def _least_bytes(kind: Any, named: Mapping[str, float], own: str | None = None) -> float:
+    """The fewest bytes that a value of a type takes; infinite where it has no end."""
     if isinstance(kind, str):
         fixed = {"null": 0, "float": 4, "double": 8}
         return named[kind] if kind in named else fixed.get(kind, 1)
@@ -173,17 +176,8 @@ def _least_bytes(kind: Any, named: Mapping[str, float], own: str | None = None) 
     return _least_bytes(kind["type"], named)
 
 
-def _empty_values_of(named: Mapping[str, Any]) -> dict[str, float]:
-    """How many values without bytes each named type has, besides those that come after a byte of a union or a list."""
-    known: dict[str, float] = dict.fromkeys(named, 0)
-    for _ in named:
-        before, known = known, {name: _empty_values(schema, known, own=name) for name, schema in named.items()}
-        if known == before:
-            break
-    return known
-
-
 def _empty_values(kind: Any, named: Mapping[str, float], own: str | None = None) -> float:
+    """How many values without bytes a type has, besides those that come after a byte of a union or a list."""
     if isinstance(kind, str):
         return named.get(kind, kind == "null")
     if isinstance(kind, list):

@@ -176,10 +176,6 @@ class TopicAdmin(Renewed[AdminClient]):
             kafka, lambda: set_up(AdminClient, {**client_properties(kafka, role), "logger": SILENT, **properties})
         )
 
-    def poll(self) -> None:
-        """Have `error_cb` called with what the connections reported."""
-        self.client.poll(0)
-
     def describe(self, topic: str, timeout_seconds: float | None = None, *, rights: bool = False) -> TopicDescription:
         """Identity and partitions of a topic, and with `rights` what Turnout may do with it."""
         timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds

@@ -138,7 +138,7 @@ class ControlReader:
 
     def _look(self) -> None:
         """Find out whether the topic exists, is still the same one, and has the partitions that are read."""
-        self._admin.poll()
+        self._admin.client.poll(0)  # calls _note with what the connections reported
         try:
             self._present(self._admin.describe(self._topic))
         except KafkaException as exception:
@@ -149,7 +149,7 @@ class ControlReader:
             self._look_at = time.monotonic() + LOOK_SECONDS
 
     def _not_seen(self, error: KafkaError) -> None:
-        self._admin.poll()
+        self._admin.client.poll(0)  # calls _note with what the connections reported
         self._look_later()
         if error.code() in MISSING:
             self._absent()
@@ -207,11 +207,8 @@ class ControlReader:
         wanted = self._next.get(partition)
         if wanted is None or low <= wanted <= end:
             return low if wanted is None else wanted
-        what = (
-            f"offsets {wanted} to {low - 1} are lost (retention)"
-            if wanted < low
-            else "it was truncated or created again"
-        )
+        lost = f"offsets {wanted} to {low - 1} are lost (retention)"
+        what = lost if wanted < low else "it was truncated or created again"
         self._say(
             "WARNING",
             f"control topic {self._topic!r} partition {partition} was read up to offset {wanted}, "

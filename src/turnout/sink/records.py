@@ -15,7 +15,7 @@ from turnout.kafka.clients import Header
 from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
 from turnout.sink.topic_state import RecordSet
-from turnout.store.database import PUBLISHED, scalar
+from turnout.store.database import PUBLISHED, scalar, stored_offsets_sql
 from turnout.store.identity import ROW
 from turnout.store.outgoing import BOOK, relation
 from turnout.store.row_json import record_key_sql, record_value_sql
@@ -24,10 +24,6 @@ from turnout_client.column_types import ColumnType
 _COLUMNS = """
 SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() AND schema_name = ?
 AND table_name = ? AND column_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY column_index
-"""
-_OFFSETS = """
-SELECT coalesce(nullif(offsets, '{{}}'), (SELECT start_offsets FROM turnout.generations WHERE generation = ?), '{{}}')
-FROM {schema}.progress
 """
 
 
@@ -47,14 +43,6 @@ class PublishedTable:
     @property
     def schema(self) -> str:
         return f"g{self.position.generation}"
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How far a sink is behind: versions of its table, and rows, about."""
-
-    versions: int
-    rows: int
 
 
 Encode = Callable[[str | None, int | None], tuple[bytes | str | None, list[Header]]]
@@ -80,7 +68,7 @@ def published_table(cursor: duckdb.DuckDBPyConnection, table: str) -> PublishedT
     book = f"SELECT key, since, upto FROM {schema}.{BOOK} WHERE name = ?"
     [(key, since, upto)] = cursor.execute(book, [table]).fetchall()
     version = scalar(cursor, f"SELECT version FROM {schema}.versions WHERE name = ?", [table])
-    [(offsets,)] = cursor.execute(_OFFSETS.format(schema=schema), [generation]).fetchall()
+    [(offsets,)] = cursor.execute(stored_offsets_sql(generation)).fetchall()
     position = Position(generation, version)
     return PublishedTable(position, table, key, columns, offsets, since if upto == version else None)
 
@@ -102,15 +90,15 @@ def kept_changes(now: PublishedTable, written: Position) -> str | None:
     return f"{relation(now.schema, now.table)} WHERE _version > {written.version}"
 
 
-def lag(cursor: duckdb.DuckDBPyConnection, table: str, written: Position) -> Lag:
-    """How much waits; where a difference has to be made, all rows of the table."""
+def lag(cursor: duckdb.DuckDBPyConnection, table: str, written: Position) -> tuple[int, int]:
+    """The versions of a table that wait, and the rows, about; where a difference has to be made, all of its rows."""
     now = published_table(cursor, table)
     if now is None or now.position == written:
-        return Lag(0, 0)
+        return 0, 0
     same = now.position.generation == written.generation
     versions = max(1, now.position.version - (written.version if same else 0))
     rows = kept_changes(now, written) or f"main.{quoted(table)}"
-    return Lag(versions, scalar(cursor, f"SELECT count(*) FROM {rows}"))
+    return versions, scalar(cursor, f"SELECT count(*) FROM {rows}")
 
 
 def make_records(

@@ -24,7 +24,7 @@ from turnout.plan.position import NOTHING
 from turnout.plan.times import now_text
 from turnout.schemas.registry import SchemaRegistry
 from turnout.sink.avro_values import AvroValues
-from turnout.sink.records import Encoder, Lag, PublishedTable, changed_table, json_encoder, lag, make_records
+from turnout.sink.records import Encoder, PublishedTable, changed_table, json_encoder, lag, make_records
 from turnout.sink.topic_channel import (
     IDLE_SECONDS,
     SinkRecord,
@@ -93,9 +93,10 @@ class Sink:
         self._thread.join(timeout_seconds)
         self._tools.database.sinks.remove(self.name)
 
-    def status(self, waiting: Lag | None) -> SinkStatus:
-        """How it stands; `waiting` is what waits for it, None where the store does not answer."""
+    def status(self, waiting: tuple[int, int] | None) -> SinkStatus:
+        """How it stands; `waiting` are versions and rows that wait, None where the store does not answer."""
         error, settings, written = self.error, self.settings, self.written
+        versions, rows = waiting or (None, None)
         return SinkStatus(
             name=self.name,
             table=settings.table,
@@ -108,8 +109,8 @@ class Sink:
             version=written.version,
             records=self.records,
             last_written=self.last_written,
-            waiting_versions=waiting and waiting.versions,
-            waiting_rows=waiting and waiting.rows,
+            waiting_versions=versions,
+            waiting_rows=rows,
         )
 
     def _run(self) -> None:
@@ -171,9 +172,10 @@ class Sink:
             ("turnout.offsets", table.offsets.encode()),
         ]
         is_swap = table.position.generation != self.written.generation
+        edges = {1: b"begin", count: b"only" if count == 1 else b"end"} if is_swap else {}
         encode = self._encoder(table)
         for number, (key, row, fingerprint) in enumerate(records.rows(), start=1):
-            headers = _swapped(plain, number, count) if is_swap and number in (1, count) else plain
+            headers = [*plain, ("turnout.swap", edges[number])] if number in edges else plain
             value, more = encode(row, fingerprint)
             yield SinkRecord(key, value, [*headers, *more] if more else headers)
 
@@ -200,11 +202,6 @@ class Sink:
         self._failures += 1
 
 
-def _swapped(headers: list[Header], number: int, count: int) -> list[Header]:
-    """The headers of the first and the last record of a swap's difference."""
-    return [*headers, ("turnout.swap", b"only" if count == 1 else b"begin" if number == 1 else b"end")]
-
-
 def stop_all(stops: Collection[Callable[[float], None]], timeout_seconds: float) -> None:
     """Stop all at the same time, within one bounded time; each takes the seconds that it may wait."""
     deadline = time.monotonic() + timeout_seconds
@@ -229,15 +226,13 @@ class Sinks:
 
         A sink that starts writes the difference between what its topic holds and what is shown.
         """
-        going = [sink for name, sink in self._running.items() if settings.get(name) != sink.settings]
-        stop_all([sink.stop for sink in going], 5.0)
-        kept = {name: sink for name, sink in self._running.items() if sink not in going}
+        kept = {name: sink for name, sink in self._running.items() if settings.get(name) == sink.settings}
+        stop_all([sink.stop for name, sink in self._running.items() if name not in kept], 5.0)
         with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
             forget_others(self._database, settings.keys())
-        started = {name: Sink(name, one, self._tools) for name, one in settings.items() if name not in kept}
-        self._running = {name: kept.get(name) or started[name] for name in settings}
-        for sink in started.values():
-            sink.start()
+        self._running = {name: kept.get(name) or Sink(name, one, self._tools) for name, one in settings.items()}
+        for name in self._running.keys() - kept.keys():
+            self._running[name].start()
 
     def stop(self, timeout_seconds: float = 5.0) -> None:
         self._database.feed.leave(self._committed)
@@ -247,7 +242,7 @@ class Sinks:
 
     def status(self) -> list[SinkStatus]:
         """Each sink, with what waits for it; asks the store."""
-        running, lags = self._running, dict[str, Lag]()
+        running, lags = self._running, dict[str, tuple[int, int]]()
         if running:
             with contextlib.suppress(duckdb.Error, TurnoutError), self._database.read() as cursor:
                 lags = {name: lag(cursor, sink.settings.table, sink.written) for name, sink in running.items()}

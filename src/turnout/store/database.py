@@ -178,11 +178,8 @@ class Database:
             except (duckdb.IOException, duckdb.FatalException) as error:
                 raise store_failed(error) from error
 
-    @contextmanager
-    def read(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """One snapshot: all that is read inside is of one moment."""
-        with self.transaction() as cursor:
-            yield cursor
+    read = transaction
+    """One snapshot: all that is read inside is of one moment."""
 
     def ending(self, connection: Interruptible) -> AbstractContextManager[None]:
         """Nobody ends a read of the store itself."""
@@ -275,6 +272,12 @@ def published_generations(cursor: duckdb.DuckDBPyConnection) -> tuple[int, int |
     """What is published, and the candidate that waits to be."""
     [(published, candidate)] = cursor.execute("SELECT generation, candidate FROM turnout.published").fetchall()
     return published, candidate
+
+
+def stored_offsets_sql(generation: int) -> str:
+    """The SQL of how far a generation has stored its topics, as JSON; before its first batch, where it begins."""
+    start = f"(SELECT start_offsets FROM turnout.generations WHERE generation = {generation})"
+    return f"SELECT coalesce(nullif(offsets, '{{}}'), {start}, '{{}}') FROM g{generation}.progress"
 
 
 def next_version(cursor: duckdb.DuckDBPyConnection, schema: str, *tables: str) -> dict[str, int]:

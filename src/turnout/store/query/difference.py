@@ -22,7 +22,7 @@ from turnout.plan.offsets import Offsets
 from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
 from turnout.plan.where import compile_sort, compile_where, known_column
-from turnout.store.database import Readable
+from turnout.store.database import Readable, stored_offsets_sql
 from turnout.store.identity import ROW
 from turnout.store.outgoing import BOOK
 from turnout.store.query.windows import STREAM_BATCH_ROWS, Snapshot, StoredTable, Window, collected, open_snapshot
@@ -291,9 +291,7 @@ class _Comparison:
 
 
 def _lag(snapshot: Snapshot, generation: int, ends: Offsets) -> int | None:
-    start = f"(SELECT start_offsets FROM turnout.generations WHERE generation = {generation})"
-    text = f"SELECT coalesce(nullif(offsets, '{{}}'), {start}, '{{}}') FROM g{generation}.progress"
-    read = Offsets.from_json(snapshot.query(text).fetchall()[0][0])
+    read = Offsets.from_json(snapshot.query(stored_offsets_sql(generation)).fetchall()[0][0])
     known = Offsets({place: end for place, end in ends.next.items() if place in read.next})
     return read.behind(known) if read.next.keys() == known.next.keys() != set() else None
 

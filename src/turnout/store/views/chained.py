@@ -271,12 +271,10 @@ class ChainTrace:
         for number, step in enumerate(self._chain.steps):
             if step.join.outer:
                 met = np.setdiff1d(self._met(ids, number), self.closed[number])
-                self._trace(number, self._close_unmatched(number, met) if self._keeps_all(number + 1) else met)
+                # Where the steps after it keep every row, the view tells what this step and those before gave.
+                told = all(later.join.keeps_all for later in self._chain.steps[number + 1 :])
+                self._trace(number, self._close_unmatched(number, met) if told else met)
             ids = np.concatenate([ids, from_step[number]])
-
-    def _keeps_all(self, number: int) -> bool:
-        """Whether every row that comes to a step is in the view, so that the view tells what the steps before gave."""
-        return all(step.join.keeps_all for step in self._chain.steps[number:])
 
     def _close_unmatched(self, number: int, hashes: Hashes) -> Hashes:
         """Close values that nothing matches but what is worked out anyway, by a look at the view as it is.
@@ -320,7 +318,9 @@ class ChainTrace:
                 met[at, column] = _union([hashes_of(self._view.sources[at], some, column) for some in rows])
 
         gone = self._changed[0].gone
-        note(0, self._left(ids), gone.filter(pc.is_in(gone["_id"], pa.array(ids))))
+        self._cursor.register(_IDS, {"_id": ids})
+        left = self._select(0, f"_id IN (SELECT _id FROM {_IDS})")
+        note(0, left, gone.filter(pc.is_in(gone["_id"], pa.array(ids))))
         for before in range(number):
             step, right = self._chain.steps[before], self._view.rights[before]
             wanted = _union([met[origin] for origin in self._chain.origins[before]])
@@ -329,11 +329,6 @@ class ChainTrace:
             was = gone.filter(pc.is_in(gone[right.hash_name(step.right_on)], pa.array(wanted)))
             note(before + 1, self._look_up(before + 1, step.right_on, wanted), was)
         return _union([met[origin] for origin in self._chain.origins[number]])
-
-    def _left(self, ids: Ids) -> pa.Table:
-        """What steps join by, of left rows."""
-        self._cursor.register(_IDS, {"_id": ids})
-        return self._select(0, f"_id IN (SELECT _id FROM {_IDS})")
 
     def _look_up(
         self, at: int, column: str, hashes: Hashes, *, most: int | None = None, every: bool = False
