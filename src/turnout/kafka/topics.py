@@ -388,17 +388,14 @@ class Topics:
 
     def _fault(self, topic: str, error: KafkaError) -> TurnoutError:
         if error.code() in MISSING:
-            return self._unknown(topic)
+            known: Iterable[str] = ()
+            with contextlib.suppress(TurnoutError):
+                known = self._listed()
+            return unknown_topic(topic, known, self._taken)
         if error.code() in _REFUSED:
             message = f"topic {topic!r} may not be read with Turnout's Kafka identity ({error.str()})"
             return TurnoutError(code="not_authorized", message=message, hint=TOPIC_DENIED.hint)
         return self._unreachable(f"topic {topic!r}: {describe(error)}")
-
-    def _unknown(self, topic: str) -> TurnoutError:
-        try:
-            return unknown_topic(topic, self._listed(), self._taken)
-        except TurnoutError:
-            return unknown_topic(topic, ())
 
     def _unreachable(self, why: str, *, at_once: bool = False) -> TurnoutError:
         within = "" if at_once else f" within {self._timeout_seconds:g} s"

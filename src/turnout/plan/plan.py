@@ -89,9 +89,8 @@ class Plan:
     """The sections of the file that its tables are made by, as JSON; empty where they are those in force."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "topics", MappingProxyType(dict(self.topics)))
-        object.__setattr__(self, "joins", MappingProxyType(dict(self.joins)))
-        object.__setattr__(self, "starts", MappingProxyType(dict(self.starts)))
+        for name in ("topics", "joins", "starts"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Plan":

@@ -56,16 +56,12 @@ def use_spark(session: SparkSession, folder: Path) -> None:
 
 def _view(session: SparkSession, view: ViewTable, folder: Path) -> None:
     runner = view_runner(session)
-    rows = {relation: _rows() for relation in view.relations}
+    row = pa.table({name: pa.nulls(1, pa.int64()) for name in (KEY, "_id", "_ts")})
+    rows = dict.fromkeys(view.relations, row)
     runner.over_rows(view, rows)
     files = write_rows(rows, folder)
     for sql in (view.narrow_sql, view.narrow_sql_if_unique):
         list(runner.over_parts(sql, [files], "training"))
-
-
-def _rows() -> pa.Table:
-    types = {KEY: pa.int64(), "_id": pa.int64(), "_ts": pa.int64()}
-    return pa.table({name: pa.nulls(1, kind) for name, kind in types.items()})
 
 
 def _stream(session: SparkSession, layout: Layout, folder: Path) -> None:

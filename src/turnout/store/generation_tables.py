@@ -14,7 +14,7 @@ from turnout.store import identity
 from turnout.store.batch_rows import hash_names, hash_sql, shown_sql
 from turnout.store.batches import Batch, Progress
 from turnout.store.database import Database, first_row, scalar
-from turnout.store.left_out import KeysLeftOut, read_left_out
+from turnout.store.left_out import KeysLeftOut
 from turnout.store.outgoing import create_book
 from turnout.store.views import kind_of
 from turnout_client.column_types import ColumnType
@@ -106,10 +106,8 @@ class GenerationTables:
         cursor.execute("UPDATE turnout.published SET generation = ?", [self.generation])
 
     def progress(self, cursor: duckdb.DuckDBPyConnection | None = None) -> Progress:
-        if cursor is None:
-            with self.database.read() as reading:
-                return self.progress(reading)
-        row = first_row(cursor, f"SELECT batch_id, offsets, records, views_built FROM {self.schema}.progress")
+        with nullcontext(cursor) if cursor else self.database.read() as reading:
+            row = first_row(reading, f"SELECT batch_id, offsets, records, views_built FROM {self.schema}.progress")
         return Progress(*row) if row else Progress()
 
     def newest_record(self) -> int | None:
@@ -122,8 +120,12 @@ class GenerationTables:
     def left_out(self, cursor: duckdb.DuckDBPyConnection | None = None) -> KeysLeftOut:
         """The keys that are left out of views after the last batch."""
         if self._left_out is None:
+            found: dict[str, dict[str, int]] = {}
             with nullcontext(cursor) if cursor else self.database.read() as reading:
-                self._left_out = read_left_out(reading, self.schema)
+                left_out = reading.execute(f"SELECT name, key, _hash FROM {self.schema}.left_out").fetchall()
+            for name, key, hashed in left_out:
+                found.setdefault(name, {})[key] = hashed
+            self._left_out = found
         return self._left_out
 
     def figures(self, cursor: duckdb.DuckDBPyConnection, from_latest: Collection[str]) -> Figures:

@@ -30,27 +30,17 @@ from turnout.store.join_quality import copy_quality
 _FAULT_COLUMNS = '_id, ts, topic, "partition", "offset", field, reason, value'
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOrigin:
-    """The origin of a source's rows: `kept` rows of the published generation, if any, and records to read."""
-
-    kept: int | None
-    read: int
-
-    def to_json(self) -> dict[str, int]:
-        return {"read": self.read} if self.kept is None else {"kept": self.kept, "read": self.read}
+Origins = dict[str, dict[str, int]]
+"""The origin of each source's rows: rows of the published generation that are `kept`, if any, and records to `read`."""
 
 
-def origins_of(plan: Plan, kept: Mapping[str, int], start: Offsets, target: Offsets) -> dict[str, SourceOrigin]:
-    """The origin of each source of a generation that reads from `start` to `target`, with the kept rows of some."""
+def origins_of(plan: Plan, kept: Mapping[str, int], start: Offsets, target: Offsets) -> Origins:
+    """The origins in a generation that reads from `start` to `target`, with the kept rows of some sources."""
     return {
-        source: SourceOrigin(kept.get(source), start.topic(topic).behind(target.topic(topic)))
+        source: ({"kept": kept[source]} if source in kept else {})
+        | {"read": start.topic(topic).behind(target.topic(topic))}
         for source, topic in plan.topics.items()
     }
-
-
-def origins_json(origins: Mapping[str, SourceOrigin]) -> dict[str, dict[str, int]]:
-    return {source: origin.to_json() for source, origin in origins.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -143,13 +144,10 @@ class Ledger:
 
     def set_status(self, cursor: duckdb.DuckDBPyConnection | None = None, **values: Any) -> None:
         """Change fields of the status row in place."""
-        if cursor is None:
-            with self.database.write() as writing:
-                self.set_status(writing, **values)
-            return
         changes = ", ".join(f"{quoted(name)} = ?" for name in values)
-        cursor.execute(f"UPDATE turnout.orchestrator_status SET {changes}", list(values.values()))
-        next_version(cursor, "turnout", "orchestrator_status")
+        with nullcontext(cursor) if cursor else self.database.write() as writing:
+            writing.execute(f"UPDATE turnout.orchestrator_status SET {changes}", list(values.values()))
+            next_version(writing, "turnout", "orchestrator_status")
 
     def status(self) -> dict[str, Any]:
         with self.database.read() as cursor:

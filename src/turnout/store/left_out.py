@@ -31,13 +31,6 @@ KeysLeftOut = Mapping[str, Mapping[str, int]]
 """Keys as texts, with their hashes, by the name of their bound."""
 
 
-def read_left_out(cursor: duckdb.DuckDBPyConnection, schema: str) -> KeysLeftOut:
-    found: dict[str, dict[str, int]] = {}
-    for name, key, hashed in cursor.execute(f"SELECT name, key, _hash FROM {schema}.left_out").fetchall():
-        found.setdefault(name, {})[key] = hashed
-    return found
-
-
 def most_rows(join: Join, left: Counts, rights: Sequence[Counts]) -> Counts:
     """How many rows keys with so many rows on each side have after the join that gives most of them."""
     rows, most = left, np.zeros_like(left)

@@ -20,7 +20,6 @@ from turnout.plan.swap_rules import SwapState
 from turnout.schemas.record_decoder import Sample
 from turnout.spark.jvm.engine import Engine, is_gone
 from turnout.store.database import is_store_failure
-from turnout.store.kept_sources import origins_json
 from turnout.store.ledger import GenerationRecord
 from turnout.swap.build_progress import BuildMeter
 from turnout.swap.generations import Generation, Generations
@@ -105,8 +104,8 @@ class Builder:
         with self._working():
             origins = self.generations.estimate(plan, read)
         return {
-            "records": {source: origin.read for source, origin in origins.items()},
-            "sources": origins_json(origins),
+            "records": {source: origin["read"] for source, origin in origins.items()},
+            "sources": origins,
         }
 
     def dry_run(self, plan: Plan, read: Collection[str], *, changes: bool) -> dict[str, Any]:
@@ -180,7 +179,7 @@ class Builder:
         topics = ", ".join(f"{source}={topic}" for source, topic in plan.topics.items())
         say("INFO", f"building generation {generation.number}: {plan.describe()}")
         say("INFO", f"topics set: {topics}; {generation.start.behind(generation.target):,} records to catch up on")
-        kept = [f"{source} ({o.kept:,} rows)" for source, o in generation.origins.items() if o.kept is not None]
+        kept = [f"{source} ({o['kept']:,} rows)" for source, o in generation.origins.items() if "kept" in o]
         if kept:
             say("INFO", f"kept from the published generation: {', '.join(kept)}")
         try:

@@ -39,7 +39,7 @@ from turnout.spark.views.own_sql import check_own_views
 from turnout.spark.writing import BatchReport, Reading
 from turnout.store.database import give_back
 from turnout.store.generation_tables import GenerationTables
-from turnout.store.kept_sources import KeptTopics, SourceOrigin, origins_json, origins_of, topics_made_anew
+from turnout.store.kept_sources import KeptTopics, Origins, origins_of, topics_made_anew
 from turnout.store.ledger import CandidateRecord, GenerationRecord, Ledger
 from turnout.swap.build_progress import BuildMeter
 from turnout.swap.metrics import Counters
@@ -75,7 +75,7 @@ class Generation:
         self.state = SwapState.VALIDATING
         self.build_seconds = self.catch_up_seconds = 0.0
         self.lingering_since = 0.0
-        self.origins: Mapping[str, SourceOrigin] = {}
+        self.origins: Origins = {}
         """Where the rows of each source came from; empty after a restart."""
         self.candidacy: CandidateRecord | None = None
         """Since when it is a candidate, if it is one or was one."""
@@ -157,7 +157,7 @@ class Generation:
     def begin_build(self, progress: BuildMeter) -> None:
         """Report to `progress` from now on."""
         self.progress, progress.generation = progress, self.number
-        progress.sources = origins_json(self.origins)
+        progress.sources = self.origins
         self._note_progress()
 
     def forget_build(self) -> None:
@@ -270,7 +270,7 @@ class Generations:
             except TurnoutError as error:
                 raise TurnoutError(error.code, f"{path}: {error.message}", error.hint, status=error.status) from None
 
-    def estimate(self, plan: Plan, read: Collection[str] = ()) -> dict[str, SourceOrigin]:
+    def estimate(self, plan: Plan, read: Collection[str] = ()) -> Origins:
         """Estimate the origin of each source's rows; sources of `read` are read from Kafka in any case."""
         kept = self._kept(plan, read)
         start, target = self._range(plan, kept.topics)

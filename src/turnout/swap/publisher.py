@@ -26,7 +26,6 @@ from turnout.plan.swap_rules import Decision, Standing, SwapState, Verdict
 from turnout.plan.times import now_milliseconds, now_text
 from turnout.store import config_history
 from turnout.store.config_history import ConfigEntry, as_json
-from turnout.store.kept_sources import origins_json
 from turnout.store.ledger import CandidateRecord, Ledger, SwapRecord
 from turnout.swap.applies import Apply, described
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
@@ -296,5 +295,5 @@ def _result(generation: Generation, outcome: Outcome, *details: str) -> dict[str
         "catch_up_seconds": round(generation.catch_up_seconds, 4),
         "outcome": outcome.value,
         "detail": "; ".join(filter(None, details)),
-        "sources": json.dumps(origins_json(generation.origins)),
+        "sources": json.dumps(generation.origins),
     }

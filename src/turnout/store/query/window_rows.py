@@ -205,13 +205,14 @@ class DeltaQueries(SmallDatabase):
         """Rows to insert and to update, of the chosen columns and with their ids in the last; and ids to delete."""
         chosen = ", ".join(quoted(name) for name in columns)
         with registered(self._connection, removed=delta.removed, added=delta.added):
-            insert = self._arrow(f"SELECT {chosen}, {ROW} FROM added ANTI JOIN removed USING ({ROW})")
-            update = self._arrow(
+            insert = arrow_table(self._connection, f"SELECT {chosen}, {ROW} FROM added ANTI JOIN removed USING ({ROW})")
+            update = arrow_table(
+                self._connection,
                 f"SELECT {', '.join(f'a.{quoted(name)}' for name in columns)}, a.{ROW} FROM added a "
                 f"JOIN removed r ON a.{ROW} = r.{ROW} WHERE {_row('a', columns)} "
-                f"IS DISTINCT FROM {_row('r', columns)}"
+                f"IS DISTINCT FROM {_row('r', columns)}",
             )
-            delete = self._arrow(f"SELECT {ROW} FROM removed ANTI JOIN added USING ({ROW})")
+            delete = arrow_table(self._connection, f"SELECT {ROW} FROM removed ANTI JOIN added USING ({ROW})")
         return insert, update, delete.column(0).to_pylist()
 
     def sift(self, delta: Delta, orders: Collection[Order]) -> Sifted:
@@ -224,14 +225,11 @@ class DeltaQueries(SmallDatabase):
         with registered(
             self._connection, changed=pa.concat_tables([delta.removed.select(columns), delta.added.select(columns)])
         ):
-            answer = compact(self._arrow(f"SELECT {sql} FROM changed", parameters))
+            answer = compact(arrow_table(self._connection, f"SELECT {sql} FROM changed", parameters))
         kept = dict(zip(filters, (pc.fill_null(mask, False) for mask in answer.columns), strict=False))
         placed = dict(zip(keys, answer.columns[len(filters) :], strict=True))
         count = delta.removed.num_rows
         return Sifted(Side.of(delta.removed, 0, kept, placed), Side.of(delta.added, count, kept, placed))
-
-    def _arrow(self, sql: str, parameters: Sequence[object] = ()) -> pa.Table:
-        return arrow_table(self._connection, sql, parameters)
 
 
 def hold(rows: pa.Table, most: int, total: int) -> Held:
