@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from lengths import EXAMPLES
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
-from turnout.plan.where import parse_sort, parse_terms
+from turnout.plan.where import SortKey, parse_sort, parse_terms
 from turnout.store.database import Database
+from turnout.store.query import windows
 from turnout.store.query.window_rows import track_window
-from turnout.store.query.windows import Column, Window, list_tables, open_window, read_window
+from turnout.store.query.windows import Column, Window, list_tables, open_snapshot, open_window, read_window
 
 
 def add_generation(database: Database, number: int, *, users: int = 5) -> None:
@@ -66,6 +70,39 @@ def own_database(tmp_path: Path) -> Iterator[Database]:
         yield opened
 
 
+ODD_VALUES = {
+    "text": ("VARCHAR", ["", "a", "ab", "abc", "a\0", "ä", "😀", "z" * 300]),
+    "yes": ("BOOLEAN", ["true", "false"]),
+    "large": ("BIGINT", ["-9223372036854775808", "-1", "0", "9223372036854775807"]),
+    "single": ("FLOAT", ["nan", "-inf", "-0.0", "0.0", "0.1", "inf"]),
+    "double": ("DOUBLE", ["nan", "-inf", "-0.0", "0.0", "0.1", "1e300", "inf"]),
+    "exact": ("DECIMAL(38, 10)", ["-0.0000000001", "0", "1000000000000000000000000000"]),
+    "day": ("DATE", ["0001-01-01", "1969-12-31", "2026-01-01", "5000000-01-01"]),
+    "moment": ("TIMESTAMPTZ", ["0001-01-01 00:00:00+00", "2026-01-01 00:00:00.000001+00", "294246-01-01 00:00:00+00"]),
+    "number": ("INTEGER", [str(number) for number in range(200)]),
+}
+
+
+@pytest.fixture(scope="module")
+def odd_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A table of 400 rows, whose columns have all types, nulls, and values that many rows share."""
+    opened = Database.open(tmp_path_factory.mktemp("odd"))
+    with opened.write() as cursor:
+        cursor.execute("""
+            CREATE SCHEMA g1;
+            CREATE TABLE g1.versions (name VARCHAR, version BIGINT);
+            CREATE TABLE g1.odd_ui AS SELECT i AS _id, i AS id FROM range(400) t(i);
+            UPDATE turnout.published SET generation = 1;
+        """)
+        for name, (kind, values) in ODD_VALUES.items():
+            cursor.execute(f"ALTER TABLE g1.odd_ui ADD COLUMN {name} {kind}")
+            chosen = f"list_extract(?, CAST(hash(id, '{name}') % {len(values) + 1} AS INTEGER))"
+            cursor.execute(f"UPDATE g1.odd_ui SET {name} = CAST({chosen} AS {kind})", [values])
+        cursor.execute("CREATE VIEW main.odd_ui AS SELECT * FROM g1.odd_ui")
+    yield opened
+    opened.close()
+
+
 def column(database: Database, window: Window, name: str) -> list[object]:
     values: list[object] = read_window(database, window).rows.column(name).to_pylist()
     return values
@@ -103,6 +140,45 @@ def test_window_sorts_nulls_last_both_ways_and_breaks_ties_by_id(database: Datab
     descending = Window("users_ui", sort=parse_sort("-age"))
     assert column(database, ascending, "userId") == ["u4", "u1", "u0", "u3"]
     assert column(database, descending, "userId") == ["u1", "u4", "u0", "u3"]
+
+
+@settings(max_examples=8 * EXAMPLES, deadline=None)
+@given(
+    sort=st.lists(st.builds(SortKey, st.sampled_from(list(ODD_VALUES)), st.booleans()), min_size=1, max_size=2),
+    where=st.sampled_from(["", "yes = true", "number < 150", "text is not null"]),
+    offset=st.integers(0, 420),
+    limit=st.integers(1, 60),
+    sampled=st.integers(1, 400),
+    letters=st.integers(1, 3),
+)
+def test_page_far_down_has_the_rows_of_its_place_in_the_order(
+    odd_database: Database, sort: list[SortKey], where: str, offset: int, limit: int, sampled: int, letters: int
+) -> None:
+    whole = Window("odd_ui", ("id",), parse_terms(where), tuple(sort))
+    page = Window("odd_ui", ("id",), parse_terms(where), tuple(sort), offset, limit)
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in (
+            ("_FAR_SHARE", 0),
+            ("_FAR_ROWS", 0),
+            ("_SAMPLED_ROWS", sampled),
+            ("_SAMPLED_LETTERS", letters),
+        ):
+            patched.setattr(windows, name, value)
+        assert column(odd_database, page, "id") == column(odd_database, whole, "id")[offset : offset + limit]
+
+
+@pytest.mark.parametrize("sort", ["number", "-number", "-text,number"])
+def test_page_far_down_is_looked_for_among_few_rows(
+    odd_database: Database, sort: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "_FAR_ROWS", 100)
+    with open_snapshot(odd_database) as snapshot:
+        window = Window("odd_ui", sort=parse_sort(sort), offset=200, limit=10)
+        table, total = snapshot.prepare(window)
+        near, bounds, above = snapshot._near(table, window, total)
+        assert 0 < above <= 200
+        assert snapshot.count(table, near, bounds) < 160
+        assert snapshot._near(table, Window("odd_ui", sort=window.sort, offset=90, limit=10), total)[0] == "TRUE"
 
 
 def test_window_orders_a_view_by_both_ids_nulls_last(database: Database) -> None:

@@ -85,7 +85,7 @@ def track_window(database: Readable, window: Window, expected: Callable[[int], N
             if expected is not None:
                 expected(size * max(total, rows) // max(1, rows))
 
-        rows = collected(snapshot.select(table, window, extra), database, window, expected and counted)
+        rows = collected(snapshot.select(table, window, total, extra), database, window, expected and counted)
         shown = rows.select([column.name for column in chosen])
         result = WindowResult(window.table, snapshot.position(table), total, chosen, shown)
         return TrackedWindow(result, rows, order)

@@ -34,6 +34,11 @@ _ROWID = "_rowid"
 _OF_GENERATION = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII | re.DOTALL)
 STREAM_BATCH_ROWS = 50_000
 _COUNTED_ROWS = 2_000
+_FAR_SHARE, _FAR_ROWS = 0.01, 5_000
+"""A page is far down below more than this part of all rows, and this number. For others DuckDB keeps the first rows."""
+
+_SAMPLED_ROWS = 4_000
+_SAMPLED_LETTERS = 100
 _PIECE_BYTES = 1_000_000
 _CATALOG = """
 SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()
@@ -116,7 +121,7 @@ def read_window(database: Readable, window: Window) -> WindowResult:
     """The window's rows in memory."""
     with open_snapshot(database) as snapshot:
         table, total = snapshot.prepare(window)
-        rows = collected(snapshot.select(table, window), database, window, None)
+        rows = collected(snapshot.select(table, window, total), database, window, None)
         return WindowResult(window.table, snapshot.position(table), total, chosen_columns(table, window), rows)
 
 
@@ -137,7 +142,7 @@ def open_window(database: Readable, window: Window) -> Iterator[WindowResult]:
         table, total = snapshot.prepare(window)
         position = snapshot.position(table)
         # Last: the next statement on this cursor would end the stream silently.
-        with snapshot.select(table, window).to_arrow_reader(STREAM_BATCH_ROWS) as reader:
+        with snapshot.select(table, window, total).to_arrow_reader(STREAM_BATCH_ROWS) as reader:
             yield WindowResult(window.table, position, total, chosen_columns(table, window), reader)
 
 
@@ -305,19 +310,60 @@ class Snapshot:
     def count(self, table: StoredTable, condition: str = "TRUE", parameters: Sequence[object] = ()) -> int:
         return scalar(self._cursor, f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
 
-    def select(self, table: StoredTable, window: Window, extra: Sequence[str] = ()) -> duckdb.DuckDBPyRelation:
+    def select(
+        self, table: StoredTable, window: Window, total: int, extra: Sequence[str] = ()
+    ) -> duckdb.DuckDBPyRelation:
+        """The window's rows; `total` is how many its `where` keeps."""
         condition, parameters = compile_where(window.where, table.columns)
         order = compile_sort(window.sort, table.columns, identity.ties(table.hidden))
         columns = ", ".join([*(quoted(column.name) for column in chosen_columns(table, window)), *extra])
         order = f" ORDER BY {order}" if order else ""
-        found = f"FROM {table.source} WHERE {condition}{order}"
+        found = f"FROM {table.source} WHERE {condition}"
         if window.limit is None:
-            return self.relation(f"SELECT {columns} {found} OFFSET ?", [*parameters, window.offset])
+            return self.relation(f"SELECT {columns} {found}{order} OFFSET ?", [*parameters, window.offset])
         # Rows by their ids: the sort then carries none of the columns that are only shown, which takes a third of the
         # time in 1M rows.
-        ids = f"SELECT {_ROWID} {found} LIMIT ? OFFSET ?"
+        near, bounds, above = self._near(table, window, total)
+        ids = f"SELECT {_ROWID} {found} AND {near}{order} LIMIT ? OFFSET ?"
         text = f"SELECT {columns} FROM {table.source} WHERE {_ROWID} IN ({ids}){order}"
-        return self.relation(text, [*parameters, window.limit, window.offset])
+        return self.relation(text, [*parameters, *bounds, window.limit, window.offset - above])
+
+    def _near(self, table: StoredTable, window: Window, total: int) -> tuple[str, list[object], int]:
+        """A condition that a page far down meets with few other rows, its values, and the number of rows above these.
+
+        It takes two scans of one column instead of a sort of all rows. A sample of the first column of the order tells
+        between which values the page lies. Then the rows are counted: where the sample is wrong, all rows are sorted.
+        """
+        all_rows: tuple[str, list[object], int] = "TRUE", [], 0
+        if not window.sort or window.limit is None or not max(_FAR_ROWS, total * _FAR_SHARE) < window.offset < total:
+            return all_rows
+        condition, parameters = compile_where(window.where, table.columns)
+        first, end = window.sort[0], min(total, window.offset + window.limit)
+        key, kind = quoted(first.column), table.columns[first.column]
+        direction, before, after = ("DESC", ">", "<") if first.descending else ("ASC", "<", ">")
+        sampled = f"left({key}, {_SAMPLED_LETTERS})" if kind.name == "string" else key
+        # No parameter for the divisor: DuckDB would divide integers of 128 bits.
+        rows = self._cursor.execute(
+            f"SELECT CAST({sampled} AS VARCHAR) FROM {table.source} WHERE {condition} "
+            f"AND hash({_ROWID}) % {max(1, total // _SAMPLED_ROWS)} = 0 ORDER BY {sampled} {direction} NULLS LAST",
+            parameters,
+        ).fetchall()
+        # Four standard deviations of a row's place in the sample.
+        spread = 2 * len(rows) ** 0.5
+        top, bottom = (int(at / total * len(rows) + far) for at, far in ((window.offset, -spread), (end, spread)))
+        value, above, below = f"CAST(? AS {kind.duckdb})", "FALSE", "FALSE"
+        bounds: list[object] = []
+        if top >= 0:
+            above = f"({key} {before} {value}) IS TRUE" if rows[top] != (None,) else f"{key} IS NOT NULL"
+            bounds += [text for text in rows[top] if text is not None]
+        upper = len(bounds)
+        if bottom < len(rows) and rows[bottom] != (None,):
+            below = f"({key} {after} {value}) IS NOT FALSE"
+            bounds += rows[bottom]
+        near = f"NOT {above} AND NOT {below}"
+        counts = f"SELECT count(*) FILTER ({above}), count(*) FILTER ({near}) FROM {table.source} WHERE {condition}"
+        rows_above, rows_near = self._cursor.execute(counts, [*bounds[:upper], *bounds, *parameters]).fetchall()[0]
+        return (near, bounds, rows_above) if rows_above <= window.offset <= end <= rows_above + rows_near else all_rows
 
     def query(self, text: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
         """A statement of the caller's, over a table's `source`."""
