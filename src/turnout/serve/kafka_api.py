@@ -21,7 +21,7 @@ from turnout.serve.limits import caller
 from turnout.serve.read_api import Services
 from turnout.serve.requests import OF_EXAMPLES, OF_WHY, records_of, why_of
 from turnout.serve.responses import Answers, encoded_json, json_response, to_json
-from turnout.serve.rounds import Threads, Turns
+from turnout.serve.rounds import Threads, Turns, do
 from turnout.serve.routes import READING, Call
 from turnout.store.query.row_records import Explanation
 from turnout_client.control_fields import topic_field
@@ -104,7 +104,7 @@ class KafkaTurns(Turns[str, bytes]):
     """Questions to Kafka: each client has one thread at most."""
 
     def __init__(self) -> None:
-        super().__init__(may_begin=lambda client: self.running.total() < _ASKING and not self.running[client])
+        super().__init__(do, may_begin=lambda client: self.running.total() < _ASKING and not self.running[client])
         self._threads = Threads(_ASKING, "why")
 
     async def on_thread(self, question: Callable[[], bytes]) -> bytes:

@@ -14,7 +14,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from turnout.serve.limits import one_less
 
@@ -161,16 +161,9 @@ class Rounds(Generic[K, T, A]):
                 del self._lines[question.client]
 
 
-class Turns(Rounds[K, Callable[[], Awaitable[A]], A]):
-    """Rounds of one question each, which is what has to be done for its answer."""
+Turns: TypeAlias = Rounds[K, Callable[[], Awaitable[A]], A]
+"""Rounds of one question each, which is what has to be done for its answer: their work is `do`."""
 
-    def __init__(
-        self,
-        *,
-        may_begin: Callable[[K], bool] | None = None,
-        rest_seconds: Callable[[K, float], float] = lambda _, seconds: 0.0,
-    ) -> None:
-        super().__init__(self._do, may_begin=may_begin, rest_seconds=rest_seconds)
 
-    async def _do(self, asked: Sequence[Callable[[], Awaitable[A]]]) -> list[A]:
-        return [await work() for work in asked]
+async def do(asked: Sequence[Callable[[], Awaitable[A]]]) -> list[A]:
+    return [await work() for work in asked]

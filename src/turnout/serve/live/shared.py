@@ -24,7 +24,7 @@ from turnout.serve.live.outbox import Subscription, problem_body
 from turnout.serve.live.summary_history import Histories
 from turnout.serve.reads import Reads, StoreRead, timed
 from turnout.serve.responses import json_object
-from turnout.serve.rounds import Rounds, Threads, Turns
+from turnout.serve.rounds import Rounds, Threads, Turns, do
 from turnout.store.feed import Delta, Wanted
 from turnout.store.query.summary_read import Advanced, KeptGroups, SummaryQueries
 from turnout.store.query.window_rows import DeltaQueries, Order, Sifted
@@ -181,8 +181,8 @@ class Readers:
         self.histories = Histories()
         # Turns at computing answers again, one at a time. Nobody computes for half as long as each took.
         rest_seconds = lambda _, seconds: seconds * _IDLE_PART  # noqa: E731
-        self.quick: Turns[str, Any] = Turns(rest_seconds=rest_seconds)
-        self.slow: Turns[str, Any] = Turns(rest_seconds=rest_seconds)
+        self.quick: Turns[str, Any] = Turns(do, rest_seconds=rest_seconds)
+        self.slow: Turns[str, Any] = Turns(do, rest_seconds=rest_seconds)
         self._snapshot_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def snapshot_turn(self, client: str) -> asyncio.Lock:
