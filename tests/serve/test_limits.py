@@ -38,7 +38,7 @@ from turnout.serve import connections
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
 from turnout.serve.connections import OpenConnections
-from turnout.serve.limits import Buckets, HeldBytes, Rate
+from turnout.serve.limits import Buckets, HeldBytes, Hold, Rate
 from turnout.serve.live import endpoint
 from turnout.serve.live.changes import ChangeHistory, SharedChanges
 from turnout.serve.live.hub import MAX_COMMITS, Hub
@@ -184,14 +184,14 @@ def test_lists_of_where_are_bounded_and_long_ones_are_followed(filling: Filling)
 
 def test_held_bytes_are_counted_for_each_client_and_given_back() -> None:
     held = HeldBytes(100, "server.some_setting")
-    hold = held.begin("a")
+    hold = Hold(held, "a")
     hold.grow_to(60)
     hold.grow_to(90)
     with pytest.raises(TurnoutError) as caught:
-        held.begin("a").grow_to(20)
+        Hold(held, "a").grow_to(20)
     assert (caught.value.code, caught.value.status) == ("too_much_unread", 429)
     assert "server.some_setting" in caught.value.hint
-    other = held.begin("b")
+    other = Hold(held, "b")
     other.grow_to(20)
     hold.release()
     hold.grow_to(90)

@@ -179,9 +179,6 @@ class HeldBytes:
     def has_room(self, client: str) -> bool:
         return self.of(client) < self.most
 
-    def begin(self, client: str) -> Hold:
-        return Hold(self, client)
-
     def keep(self, client: str, what: object, size: int) -> None:
         """Count an object for as long as it lives; once for each client, however often it is given."""
         with self._lock:

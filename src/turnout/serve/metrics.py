@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import duckdb
-from prometheus_client import Metric, ProcessCollector, generate_latest
+from prometheus_client import Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
@@ -30,13 +30,10 @@ WHERE database_name = current_database() AND schema_name = ? GROUP BY table_name
 _PHASES = {"build": "buildSeconds", "catch_up": "catchUpSeconds", "publish": "publishSeconds"}
 
 
-def scrape(database: Database, metrics: Metrics, viewers: int, subscriptions: dict[str, int]) -> bytes:
-    """The whole answer. May block on the store; without its metrics if that fails."""
-    return generate_latest(_Scrape(database, metrics, viewers, subscriptions))
-
-
 @dataclass(frozen=True, slots=True)
-class _Scrape(Collector):
+class Scrape(Collector):
+    """The metrics of one scrape. May block on the store; without its metrics if that fails."""
+
     database: Database
     metrics: Metrics
     viewers: int

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import anyio.to_thread
 import pyarrow as pa
 from anyio import CapacityLimiter
+from prometheus_client import generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
@@ -209,10 +210,9 @@ class Api:
     async def metrics(self, _: Request) -> Response:
         """All metrics, for Prometheus; see docs/reference/metrics.md."""
         viewers, subscriptions = self._viewers.count, self._viewers.subscriptions
+        database, orchestrator = self._services.database, self._services.orchestrator
         body = await self._probes.run(
-            lambda: metrics.scrape(
-                self._services.database, self._services.orchestrator.metrics(), viewers, subscriptions
-            )
+            lambda: generate_latest(metrics.Scrape(database, orchestrator.metrics(), viewers, subscriptions))
         )
         return Response(body, headers={"Content-Type": metrics.CONTENT_TYPE, "Cache-Control": "no-store"})
 

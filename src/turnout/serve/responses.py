@@ -323,13 +323,13 @@ class Answers:
         self, request: Request, work: Callable[[StoreRead], bytes], *, large: bool = False, sliced: bool = False
     ) -> Response:
         body = await self.read(request, work, large=large, sliced=sliced)
-        hold = self._held.begin(caller(request.scope))
+        hold = Hold(self._held, caller(request.scope))
         hold.grow_to(len(body))
         headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
         return HeldResponse(BytesIO(body), hold, headers)
 
     async def file(self, request: Request, work: Callable[[StoreRead, Hold], HeldResponse]) -> Response:
-        hold = self._downloads.begin(caller(request.scope))
+        hold = Hold(self._downloads, caller(request.scope))
         try:
             return await self.read(request, lambda store: work(store, hold), large=True)
         except BaseException:
