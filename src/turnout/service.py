@@ -51,9 +51,8 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
     orchestrator = Orchestrator(settings, database, engine)
     try:
         services = Services(database, orchestrator)
-        services.adopt(orchestrator.configuration.settings)
-        app = create_app(services, access, configuration=orchestrator.configuration)
-        where = services.limits
+        app = create_app(services, access)
+        where = services.settings.server
         open_connections = OpenConnections(
             where.max_connections, share=where.max_connections_per_client, proxies=where.trusted_proxies
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from fake_orchestrator import STATUS, FakeOrchestrator
+from fake_orchestrator import STATUS, FakeOrchestrator, sources_named
 from http_server import serving, small_store
 from page_visit import FAINT, NAMELESS, PHONE, Visit, visiting
 from sampled_topics import example
@@ -61,7 +61,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("example")
     (folder / "turnout.yaml").write_text(ACCESS)
     with small_store(folder / "store") as database:
-        services = Services(database, Examined(), sources=("users", "accounts"))
+        services = Services(database, Examined(**sources_named("users", "accounts")))
         with serving(create_app(services, Access.of(load(folder / "turnout.yaml", {})))) as address:
             yield address
 

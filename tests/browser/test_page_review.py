@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -131,8 +130,7 @@ def reviewed(tmp_path: Path) -> Iterator[Reviewed]:
 @pytest.fixture
 def url(reviewed: Reviewed) -> Iterator[str]:
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])
-    services = replace(patient(reviewed.database), orchestrator=reviewed)
-    with serving(create_app(services, Access(tokens))) as address:
+    with serving(create_app(patient(reviewed.database, reviewed), Access(tokens))) as address:
         yield address
 
 
@@ -302,7 +300,7 @@ def test_refusals_and_broken_guards_are_told_in_place(browser: Browser, url: str
 
 def test_review_while_the_server_is_away_asks_for_nothing_and_comes_back(browser: Browser, reviewed: Reviewed) -> None:
     reviewed.make()
-    app = create_app(replace(patient(reviewed.database), orchestrator=reviewed))
+    app = create_app(patient(reviewed.database, reviewed))
     with ExitStack() as tab:
         with serving(app) as url:
             visit = tab.enter_context(visiting(browser, url))

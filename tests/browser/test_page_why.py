@@ -69,12 +69,11 @@ def site(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> It
             "INSERT INTO turnout.control_raw (_id, ts, requester, raw, outcome, detail) "
             "VALUES (1, now(), 'ops', '{\"joinType\": \"left\"}', 'applied', 'generation 1: users')"
         )
-    services = patient(database)
-    services.orchestrator = steering = Explaining()
+    steering = Explaining()
     generation: Any = SimpleNamespace(number=1, tables=fed.tables)
     steering.made = Explainer(lambda: [generation], Configuration(fed.settings), Ledger(database, list(sources)))
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])
-    with serving(create_app(services, Access(tokens))) as url:
+    with serving(create_app(patient(database, steering), Access(tokens))) as url:
         yield url, fed
     database.close()
 

@@ -768,7 +768,7 @@ def configured(tmp_path: Path) -> Iterator[str]:
         access = Access()
         (tmp_path / "turnout-data").mkdir()
         access.know_owner(sent.make_local_token(tmp_path / "turnout-data"))
-        with serving(create_app(services, access, configuration=orchestrator.configuration)) as address:
+        with serving(create_app(services, access)) as address:
             yield address
 
 

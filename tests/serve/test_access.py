@@ -14,7 +14,6 @@ import pytest
 from access_site import ACCESS, OPS, TABLE, WALL, Site, encoded, error_of, refusal, settings, site
 from fake_orchestrator import FakeOrchestrator
 from http_server import SECONDS, serving, small_store
-from turnout.config.server import ServerSettings
 from turnout.errors import ConfigError
 from turnout.serve.access import Access
 from turnout.serve.app import Services, create_app
@@ -235,10 +234,10 @@ def page(folder: Path, index: str | None, **server: Any) -> Iterator[httpx.Clien
         (static / "index.html").write_text(index)
         (static / "assets" / "index-abc123.js").write_text("//")
         (static / "icon.svg").write_text("<svg/>")
-    limits = ServerSettings(**server)
+    orchestrator = FakeOrchestrator(server=server)
     with (
         small_store(folder / "store") as database,
-        serving(create_app(Services(database, FakeOrchestrator(), limits=limits), static=static)) as url,
+        serving(create_app(Services(database, orchestrator), static=static)) as url,
         httpx.Client(base_url=url, timeout=SECONDS, verify=False) as client,
     ):
         yield client

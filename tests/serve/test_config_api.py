@@ -39,14 +39,8 @@ def orchestrator() -> ApplyingOrchestrator:
 
 @pytest.fixture
 def url(database: Database, orchestrator: ApplyingOrchestrator) -> Iterator[str]:
-    with serving(
-        create_app(services(database, orchestrator), owned(), configuration=orchestrator.configuration)
-    ) as url:
+    with serving(create_app(Services(database, orchestrator), owned())) as url:
         yield url
-
-
-def services(database: Database, orchestrator: Any) -> Services:
-    return Services(database, orchestrator)
 
 
 def put(url: str, document: dict[str, Any] | str | bytes, **query: str) -> httpx.Response:
@@ -99,7 +93,7 @@ def test_body_of_another_kind_or_size_is_refused(url: str) -> None:
 
 def test_files_are_for_operators(database: Database, orchestrator: ApplyingOrchestrator) -> None:
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("eye", Role.VIEWER), VIEWER)])
-    app = create_app(services(database, orchestrator), Access(tokens), configuration=orchestrator.configuration)
+    app = create_app(Services(database, orchestrator), Access(tokens))
     with serving(app) as url:
         assert HTTP.get(f"{url}/api/config").status_code == 401
         head = {"Authorization": f"Bearer {VIEWER}"}
@@ -134,7 +128,7 @@ def test_server_without_tokens_takes_a_file_of_its_own_user_alone(
     assert orchestrator.records == [], "nothing was parsed"
     assert status(OWNED) == 422
     # Nobody is the owner of a server that made no token.
-    with serving(create_app(services(database, orchestrator), configuration=orchestrator.configuration)) as url:
+    with serving(create_app(Services(database, orchestrator))) as url:
         assert status(OWNED) == 403
 
 
@@ -147,7 +141,7 @@ def test_access_says_what_operators_may_change(database: Database, mode: str, co
     before = access | {"views": own("select userId from users")}
     orchestrator = ApplyingOrchestrator(**before)
     gate = Access.of(orchestrator.configuration.settings)
-    app = create_app(services(database, orchestrator), gate, configuration=orchestrator.configuration)
+    app = create_app(Services(database, orchestrator), gate)
     script = "select transform(userId) using 'id > RAN; cat' as (userId string) from users"
     sent = [
         before | {"server": {"max_viewers": 3}},

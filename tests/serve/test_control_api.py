@@ -64,8 +64,8 @@ def client(shared_client: TestClient, orchestrator: FakeOrchestrator) -> TestCli
     return shared_client
 
 
-def client_of(database: Database, orchestrator: FakeOrchestrator, wait_seconds: float = SECONDS) -> TestClient:
-    app = create_app(Services(database, orchestrator, wait_seconds))
+def client_of(database: Database, orchestrator: FakeOrchestrator) -> TestClient:
+    app = create_app(Services(database, orchestrator))
     return TestClient(app, base_url=OWN, raise_server_exceptions=False)
 
 
@@ -154,10 +154,11 @@ def test_request_waits_until_its_outcome_comes(client: TestClient, queue: FakeQu
 
 
 def test_outcome_that_takes_too_long_becomes_accepted(
-    database: Database, orchestrator: FakeOrchestrator, queue: FakeQueue
+    database: Database, orchestrator: FakeOrchestrator, queue: FakeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(control_api, "wait_seconds", lambda _: 0.05)
     queue.decide = leave_waiting
-    answer = client_of(database, orchestrator, wait_seconds=0.05).post("/api/control", json={"requestId": "r"})
+    answer = client_of(database, orchestrator).post("/api/control", json={"requestId": "r"})
     assert (answer.status_code, answer.json()["outcome"], answer.json()["requestId"]) == (202, None, "r")
 
 
@@ -345,7 +346,10 @@ def test_store_that_takes_no_message_is_unavailable(client: TestClient, queue: F
 
 
 def test_topics_are_listed_without_those_of_kafka_itself(client: TestClient) -> None:
-    assert client.get("/api/topics").json() == {"topics": ["accounts", "users"], "sources": {}}
+    assert client.get("/api/topics").json() == {
+        "topics": ["accounts", "users"],
+        "sources": {"users": "users", "accounts": "accounts"},
+    }
 
 
 def test_topics_without_kafka_are_unavailable(database: Database) -> None:

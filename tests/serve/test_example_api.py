@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from fake_orchestrator import FakeOrchestrator
+from fake_orchestrator import FakeOrchestrator, sources_named
 from http_server import small_store
 from turnout.config import Role, Settings, parse
 from turnout.config.document import parse_yaml
@@ -40,7 +40,7 @@ class Examining(FakeOrchestrator):
 
 @pytest.fixture
 def steering() -> Examining:
-    return Examining()
+    return Examining(**sources_named("users", "accounts"))
 
 
 @pytest.fixture
@@ -50,8 +50,9 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def client_of(database: Database, steering: Examining, access: Access | None = None) -> TestClient:
-    services = Services(database, steering, sources=("users", "accounts"))
-    return TestClient(create_app(services, access), client=("127.0.0.1", 1), base_url="http://127.0.0.1")
+    return TestClient(
+        create_app(Services(database, steering), access), client=("127.0.0.1", 1), base_url="http://127.0.0.1"
+    )
 
 
 def test_topics_come_with_those_of_the_sources(database: Database, steering: Examining) -> None:

@@ -17,6 +17,7 @@ from fake_orchestrator import FakeOrchestrator
 from http_server import small_store
 from lengths import FUZZ_EXAMPLES
 from turnout.config import Settings
+from turnout.serve import control_api
 from turnout.serve.app import create_app
 from turnout.serve.read_api import Services
 from turnout.store.database import Database
@@ -80,9 +81,11 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def client(database: Database) -> Iterator[TestClient]:
-    services = Services(database, Steered(database), control_wait_seconds=1)
-    with TestClient(create_app(services), base_url=OWN, raise_server_exceptions=True) as opened:
-        yield opened
+    app = create_app(Services(database, Steered(database)))
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(control_api, "wait_seconds", lambda _: 1)
+        with TestClient(app, base_url=OWN, raise_server_exceptions=True) as opened:
+            yield opened
 
 
 def assert_answered(answer: httpx.Response, *good: int) -> None:

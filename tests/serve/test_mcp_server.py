@@ -26,7 +26,7 @@ from turnout.plan.control import Outcome
 from turnout.plan.control_parsing import parse_message
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.agent_tools import MAX_ROWS, RIGHTS, AgentTools, Rights
-from turnout.serve.app import Services, create_app
+from turnout.serve.app import create_app
 from turnout.serve.limits import Rate, Rates
 from turnout.serve.mcp_server import MAX_ANSWER_BYTES, MAX_BODY_BYTES
 from turnout.store.database import Database
@@ -78,10 +78,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 def served(
     database: Database, access: Access | None = None, orchestrator: FakeOrchestrator | None = None
 ) -> Iterator[str]:
-    services = patient(database)
-    if orchestrator is not None:
-        services = Services(database, orchestrator, limits=services.limits)
-    with serving(create_app(services, access)) as url:
+    with serving(create_app(patient(database, orchestrator), access)) as url:
         yield url
 
 

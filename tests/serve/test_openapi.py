@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import turnout.serve
 import turnout_client
-from fake_orchestrator import STATUS, ApplyingOrchestrator
+from fake_orchestrator import STATUS, ApplyingOrchestrator, sources_named
 from http_server import small_store
 from lengths import API_EXAMPLES, LONG
 from turnout.errors import ERRORS, PROGRAM_ERRORS, TurnoutError
@@ -113,7 +113,7 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def app(database: Database, static: Path) -> ASGIApp:
-    made = create_app(Services(database, Steered(), sources=SOURCES), Access(rates=UNLIMITED), static)
+    made = create_app(Services(database, Steered(**sources_named(*SOURCES))), Access(rates=UNLIMITED), static)
 
     async def from_this_machine(scope: Scope, receive: Receive, send: Send) -> None:
         """SQL is taken from nowhere else where there are no tokens."""
@@ -273,7 +273,7 @@ def spelled_in(path: Path) -> Iterator[tuple[str, int]]:
 
 def test_document_with_access_asks_for_a_token_where_the_gate_does(database: Database) -> None:
     tokens = Tokens([(Identity("ops", "operator"), "t" * 32)])  # type: ignore[arg-type]
-    app = create_app(Services(database, Steered(), sources=SOURCES), Access(tokens))
+    app = create_app(Services(database, Steered(**sources_named(*SOURCES))), Access(tokens))
     assert TestClient(app).get("/api/openapi.json").status_code == 401
     told = document(app, {"Authorization": f"Bearer {'t' * 32}"})
     operations = {path: next(iter(methods.values())) for path, methods in told["paths"].items()}
@@ -283,7 +283,7 @@ def test_document_with_access_asks_for_a_token_where_the_gate_does(database: Dat
 
 
 def test_document_has_the_fields_of_each_source(database: Database) -> None:
-    app = create_app(Services(database, Steered(), sources=("orders",)))
+    app = create_app(Services(database, Steered(**sources_named("orders"))))
     schemas = document(app)["components"]["schemas"]
     assert "ordersTopic" in schemas["ChangeMessage"]["properties"]
     assert "ordersTopic" in schemas["Status"]["properties"]

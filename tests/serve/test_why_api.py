@@ -40,9 +40,10 @@ class Explaining(FakeOrchestrator):
 
     def __init__(self, fed: Fed) -> None:
         super().__init__()
+        self.configuration = Configuration(fed.settings)
         generation: Any = SimpleNamespace(number=1, tables=fed.tables)
         ledger = Ledger(fed.database, list(SOURCES))
-        self.made = Explainer(lambda: [generation], Configuration(fed.settings), ledger)
+        self.made = Explainer(lambda: [generation], self.configuration, ledger)
 
     @property
     def explainer(self) -> Explainer:
@@ -62,7 +63,7 @@ def fed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fed]:
 
 @pytest.fixture
 def client(fed: Fed) -> TestClient:
-    app = create_app(Services(fed.database, Explaining(fed), sources=tuple(SOURCES)))
+    app = create_app(Services(fed.database, Explaining(fed)))
     return TestClient(app, client=("127.0.0.1", 1), base_url="http://127.0.0.1")
 
 

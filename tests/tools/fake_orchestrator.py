@@ -34,6 +34,17 @@ STATUS = {
 }
 
 
+def sources_named(*names: str) -> dict[str, Any]:
+    """Return settings with sources of one column each, and no view."""
+    columns = {"key": "id", "columns": {"id": "string"}}
+    return {"sources": {name: {"topic": name, "table": f"{name}_ui", **columns} for name in names}, "views": {}}
+
+
+def read(document: dict[str, Any]) -> Settings:
+    """Return the settings of a file."""
+    return parse(document, Path("/etc/turnout"), {})
+
+
 class FakeQueue:
     """A control queue that answers each message at once by `decide`; if that returns None, the message waits."""
 
@@ -78,8 +89,9 @@ class FakeOrchestrator:
 
     topic_names: Sequence[str] = ("users",)
 
-    def __init__(self, queue: MessageQueue | None = None) -> None:
+    def __init__(self, queue: MessageQueue | None = None, **settings: Any) -> None:
         self.queue = queue or FakeQueue()
+        self.configuration = Configuration(read(settings) if settings else Settings())
 
     def status(self) -> dict[str, Any]:
         return STATUS
@@ -114,7 +126,7 @@ class ApplyingOrchestrator(FakeOrchestrator):
 
     def __init__(self, **document: Any) -> None:
         super().__init__()
-        self.configuration = Configuration(parse(document, Path("/etc/turnout"), {}))
+        self.configuration = Configuration(read(document))
         self.records: list[MessageRecord] = []
         """The records that the store would contain."""
 

@@ -14,6 +14,8 @@ import httpx
 from starlette.types import ASGIApp
 
 from fake_orchestrator import FakeOrchestrator
+from turnout.config import Settings
+from turnout.config.configuration import Configuration
 from turnout.config.server import ServerSettings
 from turnout.serve.access import Access
 from turnout.serve.app import Server, Services, create_app
@@ -94,7 +96,9 @@ def application(database: Database, max_viewers: int = 500) -> ASGIApp:
     return create_app(patient(database, max_viewers=max_viewers))
 
 
-def patient(database: Database, **limits: Any) -> Services:
+def patient(database: Database, orchestrator: FakeOrchestrator | None = None, **limits: Any) -> Services:
     """Return the services of an application, with long query limits, because SQL has a low priority."""
     given = ServerSettings(**{"query_timeout_seconds": SECONDS, **limits})
-    return Services(database, FakeOrchestrator(), limits=given)
+    orchestrator = orchestrator or FakeOrchestrator()
+    orchestrator.configuration = Configuration(Settings(server=given))
+    return Services(database, orchestrator)

@@ -36,12 +36,10 @@ def served_on(settings: Settings, session: SparkSession, port: int = 0) -> Itera
     with ExitStack() as ends:
         ends.callback(running.database.close)
         ends.callback(running.orchestrator.stop)
-        configuration = running.orchestrator.configuration
         services = Services(running.database, running.orchestrator)
-        services.adopt(configuration.settings)
         access = Access.of(settings)
         access.know_owner(sent.make_local_token(settings.data_dir))
-        url = ends.enter_context(serving(create_app(services, access, configuration=configuration), port))
+        url = ends.enter_context(serving(create_app(services, access), port))
         running.orchestrator.start()
         yield running, url
 

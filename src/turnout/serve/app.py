@@ -26,7 +26,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from turnout.config import Settings
-from turnout.config.configuration import Configuration
 from turnout.errors import TurnoutError, needs_extra
 from turnout.serve.access import PUBLIC, Access, Gate
 from turnout.serve.connections import Connection, OpenConnections, Socket
@@ -71,15 +70,9 @@ _DOWNLOADS = "server.max_download_megabytes_per_client"
 _MAX_HEAD_BYTES = 32 * 1024
 
 
-def create_app(
-    services: Services,
-    access: Access | None = None,
-    static: Path = _STATIC,
-    configuration: Configuration | None = None,
-) -> ASGIApp:
+def create_app(services: Services, access: Access | None = None, static: Path = _STATIC) -> ASGIApp:
     """The application: calls and page, behind the gate, with one error shape and security headers on everything."""
-    access, configuration = access or Access(), configuration or Configuration(Settings())
-    limits = services.limits
+    access, limits = access or Access(), services.settings.server
     reads = Reads(services.database, limits)
     held = HeldBytes(limits.max_held_megabytes_per_client * 1_000_000, "server.max_held_megabytes_per_client")
     downloads = HeldBytes(limits.max_download_megabytes_per_client * 1_000_000, _DOWNLOADS)
@@ -92,17 +85,16 @@ def create_app(
     login = LoginApi(access)
 
     def adopt(settings: Settings) -> None:
-        services.adopt(settings)
         viewers.limits = reads.limits = settings.server
         held.most = settings.server.max_held_megabytes_per_client * 1_000_000
         kept.most = held.most // CHANGES_PART
         downloads.most = settings.server.max_download_megabytes_per_client * 1_000_000
 
-    configuration.listen(adopt)
+    services.orchestrator.configuration.listen(adopt)
     calls = [
         *routes_of(Api(services, viewers, reads, answers, access.check_sql)),
         *routes_of(KafkaApi(services, answers)),
-        *routes_of(ControlApi(services, answers, configuration, access.check_apply)),
+        *routes_of(ControlApi(services, answers, access.check_apply)),
         *routes_of(login),
         CallRoute(_page(static / "index.html", services, access)),
     ]
@@ -141,7 +133,8 @@ def _description(calls: list[CallRoute], services: Services, access: Access) -> 
     @Call("/api/openapi.json", "application/json")
     async def describe(_: Request) -> Response:
         """All calls for programs: an OpenAPI 3.1 document."""
-        made = await anyio.to_thread.run_sync(body, services.sources, services.views)
+        settings = services.settings
+        made = await anyio.to_thread.run_sync(body, tuple(settings.sources), settings.joined_views)
         return encoded_json(made)
 
     route = CallRoute(describe)
@@ -164,7 +157,7 @@ def _page(file: Path, services: Services, access: Access) -> Callable[[Request],
         nonce = secrets.token_urlsafe(16)
         # What can be shown in a frame has nothing to press that changes anything: nobody can be tricked into it.
         embedded = request.query_params.get("embed") == "1"
-        ancestors = " ".join(services.limits.embed_origins) if embedded else ""
+        ancestors = " ".join(services.settings.server.embed_origins) if embedded else ""
         policy = content_security_policy(f"'self' 'nonce-{nonce}'", ancestors or "'none'")
         headers = {"Cache-Control": "no-cache", "Content-Security-Policy": policy}
         html = html.replace(_NONCE, nonce).replace(_LOGIN, "yes" if access.login else "no")

@@ -19,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from turnout.config.configuration import Configuration, file_text
+from turnout.config import Settings
+from turnout.config.configuration import file_text
 from turnout.errors import TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, MAX_REQUEST_ID, Action, ApplyRequest, Outcome
 from turnout.plan.control_parsing import body_of
@@ -37,6 +38,7 @@ T = TypeVar("T")
 
 MAX_WAITING = 64
 _SUBMITTERS = 4
+_MORE_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.05
 _ERRORS = (
     *("generation_conflict", "bad_control", "unknown_topic", "not_authorized", "bad_sample", "nothing_to_roll_back"),
@@ -72,7 +74,6 @@ class ControlApi:
 
     _services: Services
     _answers: Answers
-    _configuration: Configuration
     _check_apply: Callable[[Scope], None]
     _submitters: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_SUBMITTERS))
     _waiting: int = 0
@@ -97,7 +98,7 @@ class ControlApi:
     async def read_config(self, request: Request) -> Response:
         """The current configuration file, with secrets as ***; for operators."""
         identity_of(request.scope).check_operator(_MAY_NOT)
-        text = file_text(self._configuration.settings)
+        text = file_text(self._services.settings)
         return Response(text, media_type=YAML, headers={"Cache-Control": "no-store"})
 
     @Call("/api/config/history", ConfigHistory, errors=(*READING, "forbidden"))
@@ -165,7 +166,7 @@ class ControlApi:
         if self._waiting >= MAX_WAITING:
             return None
         self._waiting += 1
-        deadline, pause = time.monotonic() + self._services.control_wait_seconds, _FIRST_PAUSE_SECONDS
+        deadline, pause = time.monotonic() + wait_seconds(self._services.settings), _FIRST_PAUSE_SECONDS
         try:
             while not message.done.is_set() and time.monotonic() < deadline:
                 if request.scope.get(STOPPING, bool)() or await request.is_disconnected():
@@ -175,6 +176,11 @@ class ControlApi:
         finally:
             self._waiting -= 1
         return message.answer
+
+
+def wait_seconds(settings: Settings) -> float:
+    """How long a control message waits for its outcome: as long as a build may take, and some more."""
+    return settings.swap.catch_up_timeout_seconds + _MORE_SECONDS
 
 
 def _message_of(action: Action, body: bytes) -> bytes:

@@ -152,7 +152,7 @@ class KafkaApi:
         with anyio.move_on_after(_LISTING_SECONDS):
             names = await self._listing.run(self._services.orchestrator.topics)
             status = await self._listing.run(self._services.orchestrator.status)
-            sources = {name: status.get(topic_field(name)) for name in self._services.sources}
+            sources = {name: status.get(topic_field(name)) for name in self._services.settings.sources}
             shown = names if identity_of(request.scope).role is Role.OPERATOR else set(names) & set(sources.values())
             topics = sorted(name for name in shown if not name.startswith("__"))
             return json_response({"topics": topics, "sources": sources})

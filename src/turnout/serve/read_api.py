@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from turnout.config import Settings
-from turnout.config.server import ServerSettings
+from turnout.config.configuration import Configuration
 from turnout.errors import ERRORS, TurnoutError
 from turnout.plan.control import ApplyRequest
 from turnout.plan.filter_values import show
@@ -74,7 +74,6 @@ from turnout_client.iso_times import iso_text
 from turnout_client.messages import TableDifference
 
 _PROBES = 2
-_MORE_SECONDS = 60.0
 
 STOPPING = "turnout.stopping"
 """In the scope of a request: a function that says whether the server stops."""
@@ -97,6 +96,9 @@ class ServedOrchestrator(Protocol):
     """The part of the orchestrator that the server uses; all calls may block."""
 
     @property
+    def configuration(self) -> Configuration: ...
+
+    @property
     def queue(self) -> MessageQueue: ...
 
     def status(self) -> dict[str, Any]: ...
@@ -117,25 +119,17 @@ class ServedOrchestrator(Protocol):
     def explainer(self) -> Explainer: ...
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Services:
-    """What the server is given. Sources, views and limits change with the configuration."""
+    """What the server is given."""
 
     database: Database
     orchestrator: ServedOrchestrator
-    control_wait_seconds: float = 660.0
-    """How long a control message waits for its outcome: as long as a build may take, and some more."""
-    limits: ServerSettings = field(default_factory=ServerSettings)
-    sources: tuple[str, ...] = ()
-    """The names of the sources: messages and status have a field for each."""
-    views: tuple[str, ...] = ()
-    """The views with a join: messages have a field for each."""
 
-    def adopt(self, settings: Settings) -> None:
-        """Go by other settings. A request under way has those from before, or these."""
-        self.sources, self.views = tuple(settings.sources), settings.joined_views
-        self.limits = settings.server
-        self.control_wait_seconds = settings.swap.catch_up_timeout_seconds + _MORE_SECONDS
+    @property
+    def settings(self) -> Settings:
+        """The settings in force. A request under way may see others after an apply."""
+        return self.orchestrator.configuration.settings
 
     def status(self, store: Readable | None = None) -> dict[str, Any]:
         """The orchestrator's status, the time of the newest record, and the time now."""
@@ -264,7 +258,7 @@ class Api:
         self._check_sql(request.scope)
         body = await read_body(request, MAX_BODY_BYTES, _SMALLER)
         asked = checked_body(body, schemas.SqlQuestion, _EXAMPLE)
-        memory = self._services.limits.sql_memory_limit
+        memory = self._services.settings.server.sql_memory_limit
 
         def read(store: StoreRead) -> SqlResult:
             return read_sql(store, asked.sql, asked.limit, memory)
