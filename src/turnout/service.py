@@ -53,17 +53,14 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
         services = Services(database, orchestrator)
         app = create_app(services, access)
         where = services.settings.server
-        open_connections = OpenConnections(
-            where.max_connections, share=where.max_connections_per_client, proxies=where.trusted_proxies
-        )
+        open_connections = OpenConnections(where)
 
         def adopt(settings: Settings) -> None:
             allow_open_files(settings.server.max_connections)
-            open_connections.most = settings.server.max_connections
-            open_connections.share = settings.server.max_connections_per_client
+            open_connections.limits = settings.server
 
         orchestrator.configuration.listen(adopt)
-        server = Server(app, where.host, where.port, open_connections, where.trusted_proxies)
+        server = Server(app, where.host, where.port, open_connections)
         orchestrator.start()
         asyncio.run(_serve(server, on_ready))
     finally:

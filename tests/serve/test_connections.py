@@ -242,7 +242,10 @@ def test_socket_that_trickles_a_request_is_closed(hasty: Site) -> None:
 def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
     with (
         ThreadPoolExecutor(1) as pool,
-        site(tmp_path, open_connections=OpenConnections(most=2, request_seconds=1)) as running,
+        site(
+            tmp_path,
+            open_connections=OpenConnections(ServerSettings(max_connections=2, max_viewers=2), request_seconds=1),
+        ) as running,
     ):
         running.queue.decide = leave_waiting
         waiting = pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS)
@@ -255,7 +258,7 @@ def test_request_that_waits_for_its_outcome_is_not_idle(tmp_path: Path) -> None:
 
 def test_connection_beyond_the_limit_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_REFUSAL_SECONDS", SECONDS)  # a slow client has its answer too
-    full = OpenConnections(most=2, request_seconds=SECONDS)
+    full = OpenConnections(ServerSettings(max_connections=2, max_viewers=2), SECONDS)
     with ThreadPoolExecutor(2) as pool, site(tmp_path, open_connections=full) as running:
         running.queue.decide = leave_waiting
         waiting = [pool.submit(httpx.post, f"{running.url}/api/control", json={}, timeout=SECONDS) for _ in range(2)]
@@ -304,6 +307,8 @@ def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
 
 
 def test_connection_is_used_again(tmp_path: Path) -> None:
-    with site(tmp_path, open_connections=OpenConnections(most=1, request_seconds=SECONDS)) as running:
+    with site(
+        tmp_path, open_connections=OpenConnections(ServerSettings(max_connections=1, max_viewers=1), SECONDS)
+    ) as running:
         for _ in range(50):
             assert running.get().status_code == 200

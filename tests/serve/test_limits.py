@@ -31,6 +31,7 @@ from filled_store import Filling, filled
 from http_server import HTTP, SECONDS, patient, serving
 from live_socket import Follower, Socket, place_of, rows_of
 from turnout.config import load
+from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.plan.position import Position
 from turnout.plan.where import MAX_VALUES
@@ -420,7 +421,9 @@ def test_connections_of_one_client_are_bounded_and_others_and_probes_are_answere
     # However slow the machine is, connections stay until the test has looked.
     monkeypatch.setattr("turnout.serve.connections._REFUSAL_SECONDS", SECONDS)
     monkeypatch.setattr("turnout.serve.requests.BODY_SECONDS", SECONDS)
-    open_connections = OpenConnections(most=8, share=4, request_seconds=SECONDS)
+    open_connections = OpenConnections(
+        ServerSettings(max_connections=8, max_viewers=8, max_connections_per_client=4), SECONDS
+    )
     with serving(app(quiet), open_connections=open_connections) as url, client(url) as other, ExitStack() as held:
         host = httpx.URL(url).netloc.decode()
         for _ in range(4):

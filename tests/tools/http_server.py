@@ -53,8 +53,8 @@ def serving(
     Without `open_connections`, idle connections stay open and pongs may be late, for slow machines. `send_buffer` is
     the number of bytes that the kernel buffers for a client that does not read; by default it is megabytes.
     """
-    patient = OpenConnections(request_seconds=SECONDS, proxies=trusted_proxies)
-    server = Server(app, "127.0.0.1", port, open_connections or patient, trusted_proxies)
+    patient = OpenConnections(ServerSettings(trusted_proxies=tuple(trusted_proxies)), SECONDS)
+    server = Server(app, "127.0.0.1", port, open_connections or patient)
     server._uvicorn.config.ws_ping_timeout = SECONDS
     if send_buffer is not None:  # connections inherit it
         server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)

@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -205,18 +205,12 @@ async def _no_socket(_: WebSocket) -> None:
 class Server:
     """One server. It binds its address at once, so that a port in use is reported before anything else starts."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        host: str,
-        port: int,
-        open_connections: OpenConnections | None = None,
-        trusted_proxies: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, open_connections: OpenConnections | None = None) -> None:
         self._socket = _listen(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         open_connections = open_connections or OpenConnections()
+        trusted_proxies = open_connections.limits.trusted_proxies
         config = uvicorn.Config(
             self._with_stopping(app),
             http=cast(Any, functools.partial(Connection, open_connections)),

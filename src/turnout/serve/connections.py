@@ -18,7 +18,6 @@ import sys
 import termios
 from array import array
 from collections import Counter
-from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -29,6 +28,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
+from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.serve.limits import Buckets, Rate, TooOften, check_size, headers_too_large, host_name, one_less
 from turnout.serve.responses import SECURITY_HEADERS, error_response
@@ -36,7 +36,6 @@ from turnout_client.messages import CloseCode
 
 log = logging.getLogger(__name__)
 
-MAX_CONNECTIONS = 1000
 REQUEST_SECONDS = 10.0
 """How long a connection may be open before all of a request's head is there."""
 
@@ -59,17 +58,10 @@ _OTHER_FILES = 1024
 class OpenConnections:
     """Counts open connections, in all and of each client. Idle ones make room for new ones."""
 
-    def __init__(
-        self,
-        most: int = MAX_CONNECTIONS,
-        request_seconds: float = REQUEST_SECONDS,
-        share: int | None = None,
-        proxies: Iterable[str] = (),
-    ) -> None:
-        self.most = most
-        self.share = share or most
+    def __init__(self, limits: ServerSettings | None = None, request_seconds: float = REQUEST_SECONDS) -> None:
+        self.limits = limits or ServerSettings()
         self.request_seconds = request_seconds
-        self._proxies = tuple(ipaddress.ip_network(network) for network in proxies)
+        self._proxies = tuple(ipaddress.ip_network(network) for network in self.limits.trusted_proxies)
         # In the order in which they became idle.
         self.idle: dict[Connection, None] = {}
         self._arriving, self._upgrading = Buckets(_ARRIVALS), Buckets(_UPGRADES)
@@ -86,9 +78,10 @@ class OpenConnections:
 
     def admits(self, comer: Connection) -> bool:
         """Whether a new connection has a place, among its client's and among all; an idle one makes room."""
-        if self._open[comer.host] > self.share and not self._is_proxy(comer):
+        if self._open[comer.host] > self.limits.max_connections_per_client and not self._is_proxy(comer):
             return self._close_idle(comer.host)
-        return self._open.total() <= self.most or self._close_idle(comer.host) or self._close_idle()
+        has_place = self._open.total() <= self.limits.max_connections
+        return has_place or self._close_idle(comer.host) or self._close_idle()
 
     def is_hasty(self, comer: Connection) -> bool:
         """Whether its client opens connections faster than anybody needs them."""
@@ -247,7 +240,7 @@ class Connection(WatchedReader, H11Protocol):
         if self.refused and not self._probing:
             self._probing = data.startswith(_PROBES)
             if not self._probing:
-                self._answer(_too_many_connections(self._open_connections))
+                self._answer(_too_many_connections(self._open_connections.limits))
                 return
         super().data_received(data)
         if self._is_busy():
@@ -410,10 +403,11 @@ def peer(protocol: H11Protocol | WebSocketsSansIOProtocol) -> str:
     return host_name(protocol.client[0]) if protocol.client else "unknown"
 
 
-def _too_many_connections(open_connections: OpenConnections) -> TurnoutError:
+def _too_many_connections(limits: ServerSettings) -> TurnoutError:
+    most, share = limits.max_connections, limits.max_connections_per_client
     return TurnoutError(
         "too_many_connections",
-        f"all {open_connections.most} connections are in use, or the {open_connections.share} of this client",
+        f"all {most} connections are in use, or the {share} of this client",
         "try again soon, or raise server.max_connections or server.max_connections_per_client",
     )
 

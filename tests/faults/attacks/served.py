@@ -34,7 +34,7 @@ def main() -> None:
         filling.batch(users=[_user(numbers, start + number) for number in range(ROWS_AT_ONCE)])
     filling.publish()
     allow_open_files(1000)
-    server = Server(create_app(Services(database, FakeOrchestrator())), "127.0.0.1", 0, OpenConnections(share=500))
+    server = Server(create_app(Services(database, FakeOrchestrator())), "127.0.0.1", 0, OpenConnections())
     stopped = threading.Event()
     writing = threading.Thread(target=_write, args=(filling, numbers, stopped))
     ending = threading.Thread(target=_stop_with_input, args=(server,), daemon=True)
