@@ -19,13 +19,14 @@ from lengths import FOLD_EXAMPLES
 from store_histories import LATEST, account, histories, user
 from turnout.alert import alerts, watched_rows
 from turnout.alert import events as events_module
-from turnout.alert.alerts import AlertTools, RunningAlert
+from turnout.alert.alerts import RunningAlert
 from turnout.alert.events import Events
 from turnout.alert.watched_rows import StepResult, WatchedRows
 from turnout.config import AlertSettings, KafkaSettings, Settings, TargetSettings
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Join
 from turnout.sink.records import kept_changes, published_table
+from turnout.sink.sink import OutputTools
 from turnout.store.database import Database
 
 LOG = TargetSettings(log=True)
@@ -283,8 +284,8 @@ class Receiver:
 
     def restart(self) -> None:
         """Go on as after a restart of the process: the store has all that is known."""
-        tools = AlertTools(self._database, KafkaSettings(), Events(self._database), self._say)
-        self._running = RunningAlert("watched", self.alert, tools)
+        tools = OutputTools(self._database, KafkaSettings(), self._say)
+        self._running = RunningAlert("watched", self.alert, tools, Events(self._database))
 
     def _say(self, level: str, text: str) -> None:
         self._said.append(text)

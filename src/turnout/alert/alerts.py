@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from uuid import uuid4
 
 import duckdb
@@ -27,7 +26,7 @@ from turnout.logs import Say
 from turnout.plan.answers import AlertStatus
 from turnout.plan.nearest import suggestion
 from turnout.plan.times import now_text
-from turnout.sink.sink import stop_all
+from turnout.sink.sink import OutputTools, stop_all
 from turnout.sink.topic_state import forget_others
 from turnout.store.database import Database, is_store_failure, store_failed
 from turnout.store.feed import Commit
@@ -41,20 +40,10 @@ _REST_SECONDS = 60.0
 _AGAIN_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class AlertTools:
-    """What all alerts work with."""
-
-    database: Database
-    kafka: KafkaSettings
-    events: Events
-    say: Say
-
-
 class RunningAlert:
     """One alert, and what was counted since the process started. Any thread may ask for its status, and test."""
 
-    def __init__(self, name: str, settings: AlertSettings, tools: AlertTools) -> None:
+    def __init__(self, name: str, settings: AlertSettings, tools: OutputTools, events: Events) -> None:
         self.name = name
         self.settings = settings
         self.fault: TurnoutError | None = None
@@ -63,6 +52,7 @@ class RunningAlert:
         self._event_count = self._dropped = self._delivered = 0
         self._last_delivered: str | None = None
         self._tools = tools
+        self._events = events
         self._rows = WatchedRows(name, settings, tools.database)
         self._wake = threading.Event()
         self._stopped = threading.Event()
@@ -154,11 +144,11 @@ class RunningAlert:
         if (pause := self._not_before - time.monotonic()) > 0:
             return pause
         try:
-            events = self._tools.events.waiting(self.name)
+            events = self._events.waiting(self.name)
             if not events:
                 return _REST_SECONDS
             self._target.send(events)
-            self._tools.events.delivered(events)
+            self._events.delivered(events)
         except Exception as error:  # whatever happens, it tries again
             return self._failed(error)
         if self._error is not None:
@@ -213,7 +203,7 @@ class Alerts:
     def __init__(self, database: Database, kafka: KafkaSettings, say: Say) -> None:
         self._database = database
         self._events = Events(database)
-        self._tools = AlertTools(database, kafka, self._events, say)
+        self._tools = OutputTools(database, kafka, say)
         self._running: Mapping[str, RunningAlert] = {}
         self._stepping = threading.Lock()
         self._wake = threading.Event()
@@ -234,7 +224,10 @@ class Alerts:
                 self._events.forget_others(settings.keys())
                 topics = [f"{STATES}:{name}" for name, one in settings.items() if one.to.topic]
                 forget_others(self._database, topics, STATES)
-            made = {name: kept.get(name) or RunningAlert(name, one, self._tools) for name, one in settings.items()}
+            made = {
+                name: kept.get(name) or RunningAlert(name, one, self._tools, self._events)
+                for name, one in settings.items()
+            }
             self._running = made
             for name in made.keys() - kept.keys():
                 made[name].start()

@@ -46,19 +46,18 @@ PAUSES_SECONDS = (0.5, 15.0)
 
 
 @dataclass(frozen=True, slots=True)
-class SinkTools:
-    """What all sinks work with."""
+class OutputTools:
+    """What all sinks and alerts work with."""
 
     database: Database
     kafka: KafkaSettings
-    encoder: Callable[[SinkSettings], Encoder]
     say: Say
 
 
 class Sink:
     """Writes one table to one topic. Any thread may read its properties."""
 
-    def __init__(self, name: str, settings: SinkSettings, tools: SinkTools) -> None:
+    def __init__(self, name: str, settings: SinkSettings, tools: OutputTools, registry: SchemaRegistry | None) -> None:
         self.name = name
         self.settings = settings
         self.written = NOTHING
@@ -68,6 +67,7 @@ class Sink:
         self.last_written: str | None = None
         self.ready = False
         self._tools = tools
+        self._registry = registry
         self._state = TopicState(tools.database, name, f"{settings.table} as {settings.format}")
         self._wake = threading.Event()
         self._stopped = threading.Event()
@@ -127,7 +127,7 @@ class Sink:
 
     def _step(self) -> None:
         if (written := self._channel.open()) is not None:
-            self._encoder = self._tools.encoder(self.settings)
+            self._encoder = self._made_encoder()
             self.written = written
             self._warn_of_policy()
             self._note_position()
@@ -136,6 +136,11 @@ class Sink:
             self._channel.notice_missing_topic()
         while not self._stopped.is_set() and self._write():
             self._succeeded()
+
+    def _made_encoder(self) -> Encoder:
+        if self.settings.format is Format.AVRO and self._registry is not None:
+            return AvroValues(self._registry, self.settings.topic).encoder
+        return json_encoder
 
     def _warn_of_policy(self) -> None:
         """A topic that is not compacted keeps every change, and loses rows that do not change for long."""
@@ -217,7 +222,7 @@ class Sinks:
     def __init__(self, database: Database, kafka: KafkaSettings, registry: RegistrySettings | None, say: Say) -> None:
         self._database = database
         self._registry = None if registry is None else SchemaRegistry(registry)
-        self._tools = SinkTools(database, kafka, self._encoder, say)
+        self._tools = OutputTools(database, kafka, say)
         self._running: Mapping[str, Sink] = {}
         database.feed.listen(self._committed)
 
@@ -230,7 +235,9 @@ class Sinks:
         stop_all([sink.stop for name, sink in self._running.items() if name not in kept], 5.0)
         with contextlib.suppress(duckdb.Error, TurnoutError):  # a store in trouble has its own words for it
             forget_others(self._database, settings.keys())
-        self._running = {name: kept.get(name) or Sink(name, one, self._tools) for name, one in settings.items()}
+        self._running = {
+            name: kept.get(name) or Sink(name, one, self._tools, self._registry) for name, one in settings.items()
+        }
         for name in self._running.keys() - kept.keys():
             self._running[name].start()
 
@@ -251,8 +258,3 @@ class Sinks:
     def _committed(self, commit: Commit | None) -> None:
         for sink in self._running.values():
             sink.wake()
-
-    def _encoder(self, sink: SinkSettings) -> Encoder:
-        if sink.format is Format.AVRO and self._registry is not None:
-            return AvroValues(self._registry, sink.topic).encoder
-        return json_encoder

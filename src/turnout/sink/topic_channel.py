@@ -364,16 +364,12 @@ def _record(message: Message) -> list[tuple[str, str | None]]:
     given = _text(named.get(FINGERPRINT) or "")
     # Anybody who writes the topic can give any: one that is no fingerprint is that of another value.
     if not _PRINTED.fullmatch(given) or int(given) >> 128:
-        given = str(int.from_bytes(md5(_bytes(value), usedforsecurity=False).digest(), "little"))
+        given = str(int.from_bytes(md5(value, usedforsecurity=False).digest(), "little"))
     return [(_text(key), given)]
 
 
 def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode(errors="replace")
-
-
-def _bytes(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else value
 
 
 def _table(records: list[tuple[str, str | None]]) -> pa.Table:
