@@ -98,7 +98,7 @@ async def _serve(server: Server, on_ready: Callable[[str], None] | None) -> None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.stop)
-    await server.run(lambda _: on_ready(server.url) if on_ready else None)
+    await server.run_until_stop(lambda _: on_ready(server.url) if on_ready else None)
 
 
 def _check_address(settings: Settings, insecure: bool) -> None:

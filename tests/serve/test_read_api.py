@@ -58,7 +58,7 @@ class Running:
             self.ports.append(port)
             ready.set()
 
-        self.thread = threading.Thread(target=lambda: asyncio.run(self.server.run(on_ready)))
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.server.run_until_stop(on_ready)))
         self.thread.start()
         assert ready.wait(SECONDS)
 

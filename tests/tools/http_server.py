@@ -55,11 +55,11 @@ def serving(
     """
     patient = OpenConnections(ServerSettings(trusted_proxies=tuple(trusted_proxies)), SECONDS)
     server = Server(app, "127.0.0.1", port, open_connections or patient)
-    server._uvicorn.config.ws_ping_timeout = SECONDS
+    server.config.ws_ping_timeout = SECONDS
     if send_buffer is not None:  # connections inherit it
         server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     ready = threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(server.run(lambda _: ready.set())))
+    thread = threading.Thread(target=lambda: asyncio.run(server.run_until_stop(lambda _: ready.set())))
     thread.start()
     try:
         assert ready.wait(SECONDS)

@@ -202,8 +202,11 @@ async def _no_socket(_: WebSocket) -> None:
     raise HTTPException(404)
 
 
-class Server:
-    """One server. It binds its address at once, so that a port in use is reported before anything else starts."""
+class Server(uvicorn.Server):
+    """One server, which leaves signals alone.
+
+    It binds its address at once, so that a port in use is reported before anything else starts.
+    """
 
     def __init__(self, app: ASGIApp, host: str, port: int, open_connections: OpenConnections | None = None) -> None:
         self._socket = _listen(host, port)
@@ -233,47 +236,41 @@ class Server:
             server_header=False,
             timeout_graceful_shutdown=_DRAIN_SECONDS,
         )
-        self._uvicorn = _Uvicorn(config)
+        super().__init__(config)
+        self._on_ready: Callable[[int], None] = lambda _: None
 
     @property
     def url(self) -> str:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
-    async def run(self, on_ready: Callable[[int], None] | None = None) -> None:
+    async def run_until_stop(self, on_ready: Callable[[int], None]) -> None:
         """Serve until `stop()`; `on_ready` gets the real port once requests are answered."""
         sys.setswitchinterval(_SWITCH_SECONDS)
-        self._uvicorn.on_ready = (lambda: on_ready(self.port)) if on_ready else None
+        self._on_ready = on_ready
         try:
-            await self._uvicorn.serve(sockets=[self._socket])
+            await self.serve(sockets=[self._socket])
         finally:
             self._socket.close()
 
     def stop(self) -> None:
         """Stop soon, from any thread: requests under way have a second to finish."""
-        self._uvicorn.should_exit = True
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready(self.port)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
     def _with_stopping(self, app: ASGIApp) -> ASGIApp:
         """Let a call that waits see that the server stops, so that it answers in time."""
 
         async def stoppable(scope: Scope, receive: Receive, send: Send) -> None:
-            await app({**scope, STOPPING: lambda: self._uvicorn.should_exit}, receive, send)
+            await app({**scope, STOPPING: lambda: self.should_exit}, receive, send)
 
         return stoppable
-
-
-class _Uvicorn(uvicorn.Server):
-    """Uvicorn that reports when it listens, and leaves signals alone."""
-
-    on_ready: Callable[[], None] | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.on_ready is not None:
-            self.on_ready()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -41,7 +41,7 @@ def main() -> None:
     try:
         ending.start()
         writing.start()
-        asyncio.run(server.run(lambda _: print(server.url, flush=True)))
+        asyncio.run(server.run_until_stop(lambda _: print(server.url, flush=True)))
     finally:
         stopped.set()
         writing.join()
