@@ -31,16 +31,6 @@ USERS, ACCOUNTS = "page-why-users", "page-why-accounts"
 COLUMNS = {"userId": "string", "name": "string"}
 
 
-class Explaining(FakeOrchestrator):
-    """Explains the rows of one generation."""
-
-    made: Explainer
-
-    @property
-    def explainer(self) -> Explainer:
-        return self.made
-
-
 @pytest.fixture(scope="module")
 def site(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Fed]]:
     folder, bootstrap = tmp_path_factory.mktemp("why"), broker.bootstrap_servers
@@ -69,9 +59,9 @@ def site(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> It
             "INSERT INTO turnout.control_raw (_id, ts, requester, raw, outcome, detail) "
             "VALUES (1, now(), 'ops', '{\"joinType\": \"left\"}', 'applied', 'generation 1: users')"
         )
-    steering = Explaining()
+    steering = FakeOrchestrator()
     generation: Any = SimpleNamespace(number=1, tables=fed.tables)
-    steering.made = Explainer(lambda: [generation], Configuration(fed.settings), Ledger(database, list(sources)))
+    steering.explainer = Explainer(lambda: [generation], Configuration(fed.settings), Ledger(database, list(sources)))
     tokens = Tokens([(Identity("ops", Role.OPERATOR), OPERATOR), (Identity("wall", Role.VIEWER), VIEWER)])
     with serving(create_app(patient(database, steering), Access(tokens))) as url:
         yield url, fed

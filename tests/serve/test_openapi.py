@@ -27,7 +27,6 @@ from turnout.serve.control_api import ControlApi
 from turnout.serve.limits import Rate, Rates
 from turnout.serve.routes import Call
 from turnout.store.database import Database
-from turnout.swap.explainer import Explainer
 
 if TYPE_CHECKING:
     from schemathesis import Case
@@ -90,12 +89,6 @@ class Steered(ApplyingOrchestrator):
 
     def test_alert(self, name: str) -> None:
         raise TurnoutError("unknown_alert", f"no alert {name!r}", "alerts: none")
-
-    @property
-    def explainer(self) -> Explainer:
-        """The one of a server without generations: a table that is not there is unknown."""
-        ledger: Any = None
-        return Explainer(lambda: (), self.configuration, ledger)
 
 
 @pytest.fixture(scope="module")

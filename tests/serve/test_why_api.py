@@ -43,11 +43,7 @@ class Explaining(FakeOrchestrator):
         self.configuration = Configuration(fed.settings)
         generation: Any = SimpleNamespace(number=1, tables=fed.tables)
         ledger = Ledger(fed.database, list(SOURCES))
-        self.made = Explainer(lambda: [generation], self.configuration, ledger)
-
-    @property
-    def explainer(self) -> Explainer:
-        return self.made
+        self.explainer = Explainer(lambda: [generation], self.configuration, ledger)
 
 
 @pytest.fixture
@@ -138,7 +134,7 @@ def test_key_with_many_records_is_told_in_part(fed: Fed, client: TestClient) -> 
 
 def test_generation_that_is_not_taken_up_is_told(fed: Fed) -> None:
     steering = Explaining(fed)
-    steering.made._generations = list
+    steering.explainer._generations = list
     app = create_app(Services(fed.database, steering))
     client = TestClient(app, client=("127.0.0.1", 1), base_url="http://127.0.0.1")
     answer = client.get("/api/tables/final_ui/why?key=7")

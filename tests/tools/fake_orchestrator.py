@@ -9,11 +9,9 @@ from typing import Any
 from sampled_topics import example
 from turnout.config import Settings, parse
 from turnout.config.configuration import Configuration
-from turnout.errors import TurnoutError
 from turnout.example.by_example import source_json
 from turnout.plan.control import ApplyRequest, ControlMessage, ControlRejected, Outcome
 from turnout.plan.control_parsing import parse_message
-from turnout.serve.read_api import MessageQueue
 from turnout.store.config_history import as_json
 from turnout.store.ledger import MessageRecord
 from turnout.swap.applies import apply_of, record_of
@@ -21,6 +19,7 @@ from turnout.swap.control_queue import QueuedMessage, Reply
 from turnout.swap.explainer import Explainer
 from turnout.swap.health import Readiness
 from turnout.swap.metrics import Metrics
+from turnout.swap.orchestrator import Orchestrator
 
 STATUS = {
     "usersTopic": "users",
@@ -84,14 +83,18 @@ def leave_waiting(_: QueuedMessage) -> Reply | None:
     return None
 
 
-class FakeOrchestrator:
+class FakeOrchestrator(Orchestrator):
     """An orchestrator that has published generation 1 and builds nothing. Tests override the methods that they use."""
 
     topic_names: Sequence[str] = ("users",)
 
-    def __init__(self, queue: MessageQueue | None = None, **settings: Any) -> None:
+    queue: Any
+
+    def __init__(self, queue: Any = None, **settings: Any) -> None:
         self.queue = queue or FakeQueue()
         self.configuration = Configuration(read(settings) if settings else Settings())
+        ledger: Any = None
+        self.explainer = Explainer(tuple, self.configuration, ledger)
 
     def status(self) -> dict[str, Any]:
         return STATUS
@@ -115,10 +118,6 @@ class FakeOrchestrator:
 
     def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage:
         raise NotImplementedError
-
-    @property
-    def explainer(self) -> Explainer:
-        raise TurnoutError("starting", "generation 1 is not ready yet, or is gone", "try again in some seconds")
 
 
 class ApplyingOrchestrator(FakeOrchestrator):

@@ -8,7 +8,7 @@ read by everybody who may look, kept and removed by operators.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import anyio.to_thread
 import pyarrow as pa
@@ -19,9 +19,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from turnout.config import Settings
-from turnout.config.configuration import Configuration
 from turnout.errors import ERRORS, TurnoutError
-from turnout.plan.control import ApplyRequest
 from turnout.plan.filter_values import show
 from turnout.plan.where import MAX_SMALL_FILTER, weight
 from turnout.serve import metrics, responses, schemas
@@ -66,10 +64,8 @@ from turnout.store.query.windows import (
     store_faults,
 )
 from turnout.store.saved_views import list_saved, read_view, remove_view, save_view
-from turnout.swap.control_queue import QueuedMessage
-from turnout.swap.explainer import Explainer
-from turnout.swap.health import Readiness, Subject
-from turnout.swap.metrics import Metrics
+from turnout.swap.health import Subject
+from turnout.swap.orchestrator import Orchestrator
 from turnout_client.iso_times import iso_text
 from turnout_client.messages import TableDifference
 
@@ -88,43 +84,13 @@ _SAVED_EXAMPLE = '{"table": "final_ui", "where": "age>=30", "sort": "-balance"}'
 _SAVE_LESS = "save fewer terms, or a simpler chart"
 
 
-class MessageQueue(Protocol):
-    def submit(self, raw: bytes | str, requester: str) -> QueuedMessage: ...
-
-
-class ServedOrchestrator(Protocol):
-    """The part of the orchestrator that the server uses; all calls may block."""
-
-    @property
-    def configuration(self) -> Configuration: ...
-
-    @property
-    def queue(self) -> MessageQueue: ...
-
-    def status(self) -> dict[str, Any]: ...
-
-    def readiness(self) -> Readiness: ...
-
-    def metrics(self) -> Metrics: ...
-
-    def topics(self) -> list[str]: ...
-
-    def example(self, topic: str, records: int) -> dict[str, Any]: ...
-
-    def apply(self, request: ApplyRequest, requester: str) -> QueuedMessage: ...
-
-    def test_alert(self, name: str) -> None: ...
-
-    @property
-    def explainer(self) -> Explainer: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Services:
     """What the server is given."""
 
     database: Database
-    orchestrator: ServedOrchestrator
+    orchestrator: Orchestrator
+    """All calls to it may block."""
 
     @property
     def settings(self) -> Settings:

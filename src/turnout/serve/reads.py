@@ -23,7 +23,7 @@ from turnout.config.server import ServerSettings
 from turnout.errors import TurnoutError
 from turnout.plan.offsets import Offsets
 from turnout.serve.limits import Buckets, Rate
-from turnout.serve.rounds import Threads, Turns, do
+from turnout.serve.rounds import Rounds, Threads, Turns, do
 from turnout.store.database import Database, Interruptible
 from turnout.store.outgoing import SinkPositions
 from turnout.store.query.kept_orders import KeptOrders
@@ -122,7 +122,7 @@ class Reads:
         self._most = {_Kind.LARGE: large, _Kind.SLICED: max(1, large // _SLICED_PART)}
         self._large_threads = Threads(sum(self._most.values()), "large-read", yielding=True)
         self._unspent = Buckets(_SPENDING)
-        self._rounds: Turns[_Line, Any] = Turns(do, may_begin=self._may_begin, rest_seconds=self._rest_seconds)
+        self._rounds: Turns[_Line, Any] = Rounds(do, may_begin=self._may_begin, rest_seconds=self._rest_seconds)
 
     @property
     def running(self) -> int:

@@ -181,8 +181,8 @@ class Readers:
         self.histories = Histories()
         # Turns at computing answers again, one at a time. Nobody computes for half as long as each took.
         rest_seconds = lambda _, seconds: seconds * _IDLE_PART  # noqa: E731
-        self.quick: Turns[str, Any] = Turns(do, rest_seconds=rest_seconds)
-        self.slow: Turns[str, Any] = Turns(do, rest_seconds=rest_seconds)
+        self.quick: Turns[str, Any] = Rounds(do, rest_seconds=rest_seconds)
+        self.slow: Turns[str, Any] = Rounds(do, rest_seconds=rest_seconds)
         self._snapshot_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def snapshot_turn(self, client: str) -> asyncio.Lock:
