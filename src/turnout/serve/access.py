@@ -122,7 +122,7 @@ class Access:
     def __init__(
         self,
         tokens: Tokens | None = None,
-        origins: Origins | None = None,
+        allowed_origins: Iterable[str] = (),
         rates: Rates | None = None,
         sql: SqlAccess = SqlAccess.OPERATOR,
         login: Login | None = None,
@@ -131,7 +131,7 @@ class Access:
         rates = rates or Rates()
         self._sql, self._mcp = sql, mcp
         self.login = login
-        self.origins = origins or Origins(rebound=tokens is None)
+        self.origins = Origins(allowed_origins, rebound=tokens is None)
         self._tokens = tokens
         self._owner = Tokens(())
         self._reads, self._controls = Buckets(rates.reads), Buckets(rates.controls)
@@ -148,8 +148,7 @@ class Access:
             from turnout.serve.login import Login
 
             login = Login(access.oidc)
-        origins = Origins(settings.server.allowed_origins, rebound=tokens is None)
-        return cls(tokens, origins, rates, access.sql, login, access.mcp)
+        return cls(tokens, settings.server.allowed_origins, rates, access.sql, login, access.mcp)
 
     def know_owner(self, token: str) -> None:
         """Take the bearer of this token for the server's user, where there are no other tokens."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -33,8 +33,6 @@ from turnout.serve.schemas import Applied, ConfigHistory, Decided, RefusedFile, 
 from turnout.store import config_history
 from turnout.store.query.windows import store_faults
 from turnout.swap.control_queue import QueuedMessage, Reply
-
-T = TypeVar("T")
 
 MAX_WAITING = 64
 _SUBMITTERS = 4
@@ -131,24 +129,20 @@ class ControlApi:
             dry_run=flag(query, "dryRun", default=False),
             force=flag(query, "force", default=False),
         )
-        return await self._decided(request, self._services.orchestrator.apply, asked, _applied)
+        return await self._decided(request, partial(self._services.orchestrator.apply, asked), _applied)
 
     async def _steer(self, request: Request, raw: bytes) -> Response:
-        return await self._decided(request, self._services.orchestrator.queue.submit, raw, _steered)
+        return await self._decided(request, partial(self._services.orchestrator.queue.submit, raw), _steered)
 
     async def _decided(
-        self,
-        request: Request,
-        queue: Callable[[T, str], QueuedMessage],
-        sent: T,
-        answered: Callable[[Reply, str | None], Response],
+        self, request: Request, queue: Callable[[str], QueuedMessage], answered: Callable[[Reply, str | None], Response]
     ) -> Response:
-        """Queue what was sent, and answer its outcome; 202 where there is none yet."""
+        """Call `queue` with the sender's name, and answer the outcome of its message; 202 where there is none yet."""
         wait, requester = flag(request.query_params, "wait", default=True), identity_of(request.scope).name
 
         def work() -> QueuedMessage:
             with store_faults("written"):
-                return queue(sent, requester)
+                return queue(requester)
 
         # Not abandoned on cancel: it is then queued without an answer, never by half.
         message = await anyio.to_thread.run_sync(work, limiter=self._submitters)
