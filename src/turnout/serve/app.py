@@ -203,10 +203,7 @@ async def _no_socket(_: WebSocket) -> None:
 
 
 class Server(uvicorn.Server):
-    """One server, which leaves signals alone.
-
-    It binds its address at once, so that a port in use is reported before anything else starts.
-    """
+    """One server. It binds its address at once, so that a port in use is reported before anything else starts."""
 
     def __init__(self, app: ASGIApp, host: str, port: int, open_connections: OpenConnections | None = None) -> None:
         self._socket = _listen(host, port)
@@ -262,6 +259,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
         yield
 
     def _with_stopping(self, app: ASGIApp) -> ASGIApp:
