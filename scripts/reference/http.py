@@ -6,13 +6,16 @@ import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel
 from starlette.applications import Starlette
 
 from reference.text import attribute_texts, shown, split_default, table
+from turnout.config import Settings
 from turnout.config.config_errors import is_model, plain
+from turnout.config.configuration import Configuration
 from turnout.serve.access import Gate
 from turnout.serve.app import Services, create_app
 from turnout.serve.routes import Call, CallRoute
@@ -28,7 +31,8 @@ def _routes() -> list[CallRoute]:
     with tempfile.TemporaryDirectory() as folder:
         database = Database.open(Path(folder))
         try:
-            gate = cast(Gate, create_app(Services(database, cast(Any, None))))
+            orchestrator: Any = SimpleNamespace(configuration=Configuration(Settings()))
+            gate = cast(Gate, create_app(Services(database, orchestrator)))
             routes = [route for route in cast(Starlette, gate._app).routes if isinstance(route, CallRoute)]
         finally:
             database.close()
