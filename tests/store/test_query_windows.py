@@ -167,6 +167,21 @@ def test_page_far_down_has_the_rows_of_its_place_in_the_order(
         assert column(odd_database, page, "id") == column(odd_database, whole, "id")[offset : offset + limit]
 
 
+def test_page_far_down_is_read_where_the_sample_has_no_row(
+    odd_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row is in the sample or not by a hash of where it is."""
+    monkeypatch.setattr(windows, "_FAR_ROWS", 0)
+    monkeypatch.setattr(windows, "_SAMPLED_ROWS", 1)
+    with open_snapshot(odd_database) as snapshot:
+        for value in range(200):
+            window = Window(
+                "odd_ui", where=parse_terms(f"number < {value}"), sort=parse_sort("number"), offset=1, limit=1
+            )
+            table, total = snapshot.prepare(window)
+            assert snapshot.select(table, window, total).to_arrow_table().num_rows == (total > 1)
+
+
 @pytest.mark.parametrize("sort", ["number", "-number", "-text,number"])
 def test_page_far_down_is_looked_for_among_few_rows(
     odd_database: Database, sort: str, monkeypatch: pytest.MonkeyPatch
