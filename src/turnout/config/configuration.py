@@ -11,7 +11,7 @@ from typing import Any
 
 from turnout.config import document as yaml_document
 from turnout.config import secrets, sent
-from turnout.config.changes import SECTIONS, Needs, SettingChange, compare
+from turnout.config.changes import SECTIONS, Needs, SettingChange, as_json, compare
 from turnout.config.loading import completed, document_of, parse, read_document
 from turnout.config.output_checks import fitting_alerts
 from turnout.config.server import ApplyAccess
@@ -55,6 +55,15 @@ class Proposed:
 
     def needs(self, needs: Needs) -> list[SettingChange]:
         return [change for change in self.changes if change.needs is needs]
+
+    @property
+    def builds(self) -> bool:
+        return bool(self.needs(Needs.GENERATION))
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What the sender is told of it."""
+        return {"changes": as_json(self.changes)}
 
 
 def _with_sinks(sections: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
