@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from turnout.config import Settings, parse
-from turnout.config.configuration import Configuration, Proposed, file_text, sections_of
+from turnout.config.configuration import Configuration, Proposed, file_text
 from turnout.config.settings import SwapSettings
 from turnout.config.tables import first_plan, layout_of
 from turnout.plan.control import Outcome
@@ -92,7 +92,7 @@ def test_settings_are_in_force_and_the_generation_is_live_before_the_outcome_is_
     publisher, wanted = publishing.publisher, publishing.of_file(max_viewers=7)
     apply = publishing.apply_of(wanted)
     if builds:
-        plan = replace(first_plan(wanted), sections=sections_of(wanted))
+        plan = first_plan(wanted)
         decision = Decision((Verdict(None),), plan, Effect.APPLY, asker=0)
         new = publishing.generation(2, plan)
         publisher.publish(new, SwapRequest([publishing.message], decision, apply), Outcome.APPLIED)

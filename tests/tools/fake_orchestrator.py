@@ -9,6 +9,7 @@ from typing import Any
 from sampled_topics import example
 from turnout.config import Settings, parse
 from turnout.config.configuration import Configuration
+from turnout.config.tables import first_plan
 from turnout.errors import TurnoutError
 from turnout.example.by_example import source_json
 from turnout.plan.control import ApplyRequest, ControlMessage, ControlRejected, Outcome
@@ -123,7 +124,7 @@ class ApplyingOrchestrator(FakeOrchestrator):
         try:
             if isinstance(parsed, ControlRejected):
                 raise parsed
-            found, _ = apply_of(self.configuration, parsed, self.configuration.first_plan())
+            found, _ = apply_of(self.configuration, parsed, first_plan(self.configuration.settings))
             outcome = Outcome.APPLIED if found.changes and not request.dry_run else Outcome.UNCHANGED
             answer = Reply(outcome, "decided", 1, report=found.report)
             if outcome is Outcome.APPLIED:

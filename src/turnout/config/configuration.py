@@ -6,7 +6,7 @@ It knows the settings of now, those of any generation, and what a text that is t
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from turnout.config import document as yaml_document
@@ -16,7 +16,7 @@ from turnout.config.loading import completed, document_of, parse, read_document
 from turnout.config.output_checks import fitting_alerts
 from turnout.config.server import ApplyAccess
 from turnout.config.settings import FileOrigin, Settings
-from turnout.config.tables import first_plan
+from turnout.config.tables import sections_of
 from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.control_parsing import is_text
 from turnout.plan.plan import Plan
@@ -35,14 +35,6 @@ def file_text(settings: Settings) -> str:
 
 def _kept_text(document: Mapping[str, Any]) -> str:
     return yaml_document.to_yaml(secrets.redacted(document))
-
-
-def sections_of(settings: Settings) -> str:
-    """The sections that belong to a generation, as the text that a plan has."""
-    origin = settings.origin
-    if origin is None:
-        return ""
-    return json.dumps({name: origin.document[name] for name in SECTIONS if name in origin.document})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +92,6 @@ class Configuration:
             self._proposed = {}
             for listener in self._listeners:
                 listener(settings)
-
-    def first_plan(self) -> Plan:
-        """The plan of the file in force, before any control message."""
-        plan = first_plan(self.settings)
-        return replace(plan, sections=sections_of(self.settings))
 
     def of(self, plan: Plan) -> Settings:
         """The settings in force with the sections of a plan; ConfigError where these cannot be read any more."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from turnout.config import Settings, sent
 from turnout.config.changes import Needs, SettingChange, compare
-from turnout.config.configuration import Configuration, Proposed, file_text, sections_of
+from turnout.config.configuration import Configuration, Proposed, file_text
 from turnout.config.server import ApplyAccess
 from turnout.config.tables import plan_after
 from turnout.errors import ConfigError, TurnoutError
@@ -38,8 +38,7 @@ def apply_of(configuration: Configuration, message: ApplyRequest, plan: Plan) ->
     if sent.allowed(proposed.in_force) is not ApplyAccess.ALL:
         _check_tables_only(proposed)
     if proposed.builds:
-        after = plan_after(plan, configuration.settings, proposed.settings)
-        plan = replace(after, sections=sections_of(proposed.settings))
+        plan = plan_after(plan, configuration.settings, proposed.settings)
     return proposed, plan
 
 

@@ -18,7 +18,6 @@ import duckdb
 from turnout.alert.alerts import Alerts
 from turnout.config import Settings
 from turnout.config.changes import compare
-from turnout.config.configuration import sections_of
 from turnout.config.secrets import hidden_texts
 from turnout.config.tables import layout_of, layout_signature, plan_after
 from turnout.config.topic_rules import TopicRules
@@ -324,8 +323,7 @@ class Orchestrator:
             return begun
         if candidacy is not None:
             self._take_up_candidate(generations, records[candidacy.generation], candidacy)
-        plan = plan_after(record.plan, self._in_force.before, settings)
-        plan = self._publisher.plan = replace(plan, sections=sections_of(settings))
+        plan = self._publisher.plan = plan_after(record.plan, self._in_force.before, settings)
         # Another start is for the next build: tables that are there go on.
         if record.layout == signature and (plan.topics, plan.joins) == (record.plan.topics, record.plan.joins):
             self._lifecycle.take_up(generations.resume(replace(record, plan=plan)))

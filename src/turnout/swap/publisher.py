@@ -17,6 +17,7 @@ import duckdb
 from turnout.config import Settings
 from turnout.config.changes import SettingChange, as_json, compare
 from turnout.config.configuration import Configuration, Proposed, file_text
+from turnout.config.tables import first_plan
 from turnout.errors import TurnoutError
 from turnout.logs import Say, about
 from turnout.plan.control import Action, ControlMessage, Outcome
@@ -77,7 +78,7 @@ class Publisher:
     previous: Plan | None = None
 
     def __post_init__(self) -> None:
-        self.plan = self._configuration.first_plan()
+        self.plan = first_plan(self._configuration.settings)
 
     @property
     def number(self) -> int:
