@@ -27,6 +27,7 @@ from turnout.decode.shape import SourceShape
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import is_compacted
 from turnout.kafka.topics import TIMEOUT_SECONDS, Topics, TopicSample
+from turnout.plan.control import clipped
 from turnout.schemas.registry import RegisteredSchema, SchemaRegistry
 from turnout.schemas.source_schemas import definition_of
 from turnout_client.column_types import COLUMN_TYPES, ColumnType
@@ -431,7 +432,7 @@ def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], dist
 
 def _excepted(values: Sequence[Any]) -> str:
     """How many values are exceptions, and the most frequent of them."""
-    frequent = Counter(_shortened(json_of(value)) for value in values).most_common(_EXCEPTIONS_SHOWN)
+    frequent = Counter(clipped(json_of(value), _LONGEST_SHOWN) for value in values).most_common(_EXCEPTIONS_SHOWN)
     more = ", ..." if sum(times for _, times in frequent) < len(values) else ""
     shown = ", ".join(text if times == 1 else f"{text} ({times:,}x)" for text, times in frequent)
     return f"{len(values):,} do not fit: {shown}{more}"
@@ -439,7 +440,7 @@ def _excepted(values: Sequence[Any]) -> str:
 
 def _range(kind: str, given: Sequence[Any]) -> str:
     fit = fit_of(kind)
-    least, most = (_shortened(text_of(chosen(given, key=fit))) for chosen in (min, max))
+    least, most = (clipped(text_of(chosen(given, key=fit)), _LONGEST_SHOWN) for chosen in (min, max))
     return least if least == most else f"{least} to {most}"
 
 
@@ -451,7 +452,3 @@ def _hint(name: str, kind: str, given: Sequence[Any]) -> list[str]:
     if all(_YEARS[0] <= int(value) // 1000 < _YEARS[1] for value in given):
         return ["milliseconds since 1970? timestamp takes seconds, or texts such as 2026-01-31T12:00:00Z"]
     return []
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
