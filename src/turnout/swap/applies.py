@@ -35,8 +35,11 @@ def apply_of(configuration: Configuration, message: ApplyRequest, plan: Plan) ->
         why = f"{', '.join(change.path for change in changes)}: a change of this needs a restart"
         hint = "leave it as it is, or change the file that `turnout run` is started with, and restart"
         raise _not_applied("restart_needed", why, hint, proposed)
-    if sent.allowed(proposed.in_force) is not ApplyAccess.ALL:
-        _check_tables_only(proposed)
+    limited = sent.allowed(proposed.in_force) is not ApplyAccess.ALL
+    if limited and (paths := sent.beyond_tables(proposed.in_force, proposed.settings)):
+        why = f"{', '.join(paths)}: this server takes no change of this over HTTP"
+        hint = "leave it as it is, set access.apply to all, or change the file on disk and restart"
+        raise _not_applied("forbidden", why, hint, proposed)
     if proposed.builds:
         plan = plan_after(plan, configuration.settings, proposed.settings)
     return proposed, plan
@@ -51,13 +54,6 @@ def described(changes: tuple[SettingChange, ...]) -> str:
 def _refused(error: TurnoutError) -> ControlRejected:
     code = "config_invalid" if isinstance(error, ConfigError) else error.code
     return ControlRejected(error.message, error.hint, code=code)
-
-
-def _check_tables_only(proposed: Proposed) -> None:
-    if paths := sent.beyond_tables(proposed.in_force, proposed.settings):
-        why = f"{', '.join(paths)}: this server takes no change of this over HTTP"
-        hint = "leave it as it is, set access.apply to all, or change the file on disk and restart"
-        raise _not_applied("forbidden", why, hint, proposed)
 
 
 def _not_applied(code: str, why: str, hint: str, proposed: Proposed) -> ControlRejected:
