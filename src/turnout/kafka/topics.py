@@ -170,8 +170,7 @@ class Topics:
                     found[topic, partition, offset] = "it was not read in time"
             while waiting and time.monotonic() < self._until:
                 begin = {place: offsets.pop() for place, offsets in islice(waiting.items(), _READ_TOGETHER)}
-                unreadable: list[Unreadable] = []
-                messages, _ = self._read(begin, {place: at + 1 for place, at in begin.items()}, 1, unreadable)
+                messages, unreadable, _ = self._read(begin, {place: at + 1 for place, at in begin.items()}, 1)
                 if time.monotonic() < self._until:
                     found |= dict.fromkeys((*place, at) for place, at in begin.items())
                 found |= {(*place, begin[place]): reason for place, reason in unreadable}
@@ -188,7 +187,7 @@ class Topics:
             low, window, searched = self._at(dict.fromkeys(ends, AT_LOW)), _FIRST_SEARCHED, 0
             while left := {place: end for place, end in ends.items() if end > low[place]}:
                 ends = {place: max(low[place], end - window) for place, end in left.items()}
-                messages, full = self._read(ends, left, window, [])
+                messages, _, full = self._read(ends, left, window)
                 searched, window = searched + window, 2 * window
                 enough = look(messages)
                 if enough or full or searched >= MOST_SEARCHED or time.monotonic() >= self._until:
@@ -274,8 +273,7 @@ class Topics:
         window = count
         while True:
             begin = {place: max(low[place], end[place] - window) for place in end}
-            unreadable: list[Unreadable] = []
-            messages, full = self._read(begin, end, count, unreadable)
+            messages, unreadable, full = self._read(begin, end, count)
             if full or len(messages) >= count or begin == low or time.monotonic() >= self._until:
                 break
             window *= 10
@@ -283,13 +281,13 @@ class Topics:
         return messages[-count:], unreadable
 
     def _read(
-        self, begin: Mapping[Partition, int], end: Mapping[Partition, int], keep: int, unreadable: list[Unreadable]
-    ) -> tuple[list[Message], bool]:
+        self, begin: Mapping[Partition, int], end: Mapping[Partition, int], keep: int
+    ) -> tuple[list[Message], list[Unreadable], bool]:
         """The newest `keep` records of each partition in the range, or of as much of it as time allows.
 
-        Also whether there were more bytes than are held: then the oldest are missing. `unreadable` gets an entry for
-        each record that is passed over.
+        Also those that are passed over, and whether there were more bytes than are held: then the oldest are missing.
         """
+        unreadable: list[Unreadable] = []
         kept: dict[Partition, deque[Message]] = {place: deque() for place in end if begin[place] < end[place]}
         left, held, full = set(kept), 0, False
         following = dict(begin)
@@ -325,7 +323,7 @@ class Topics:
         found = [message for messages in kept.values() for message in messages]
         if left and not found and not unreadable:
             raise self._unreachable("no record arrived in time")
-        return found, full
+        return found, unreadable, full
 
     def _assign(self, following: Mapping[Partition, int], places: Iterable[Partition]) -> None:
         self._consumer.assign([TopicPartition(*place, following[place]) for place in sorted(places)])
