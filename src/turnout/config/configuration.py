@@ -4,7 +4,6 @@ It knows the settings of now, those of any generation, and what a text that is t
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +76,8 @@ class Configuration:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._listeners: list[Callable[[Settings], None]] = []
-        self._others: OrderedDict[str, Settings] = OrderedDict()
+        # Each is replaced as a whole, because any thread may read it.
+        self._others: dict[str, Settings] = {}
         self._proposed: dict[str, Proposed] = {}
 
     def listen(self, listener: Callable[[Settings], None]) -> None:
@@ -88,8 +88,7 @@ class Configuration:
         """Put settings in force."""
         if settings is not self.settings:
             self.settings = settings
-            self._others.clear()
-            self._proposed = {}
+            self._others, self._proposed = {}, {}
             for listener in self._listeners:
                 listener(settings)
 
@@ -105,9 +104,7 @@ class Configuration:
             found = self._parsed(document)
             if alerts := fitting_alerts(self.settings, found):
                 found = self._parsed({**document, "alerts": {name: now["alerts"][name] for name in alerts}})
-            self._others[plan.sections] = found
-            while len(self._others) > _KEPT:
-                self._others.popitem(last=False)
+            self._others = dict([(plan.sections, found), *self._others.items()][:_KEPT])
         return found
 
     def proposed(self, text: str) -> Proposed:
@@ -119,7 +116,6 @@ class Configuration:
         if found is None or found.in_force is not in_force:
             settings = self._parsed(self._sent_document(text), text)
             found = Proposed(settings, compare(in_force, settings), in_force)
-            # A new dictionary, because other threads read the old one.
             self._proposed = dict([(text, found), *self._proposed.items()][:_KEPT])
         return found
 
