@@ -58,8 +58,8 @@ class Clients:
     """The Kafka clients that generations share."""
 
     topics: Topics
-    ends: Topics
-    """Asked by the queries that wait for records."""
+    idle_topics: Topics
+    """Asked by the queries that wait for records, again and again."""
     lost_records: LostRecords
 
 
@@ -364,7 +364,7 @@ class Generations:
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
             ends=self._clients.topics.living_ends,
-            wait_for_more=partial(wait_for_more, self._clients.ends),
+            wait_for_more=partial(wait_for_more, self._clients.idle_topics),
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
             schemas=self._schemas(generation.plan),

@@ -124,7 +124,7 @@ class Orchestrator:
         self.queue.arrived.set()
         deadline = time.monotonic() + timeout_seconds
         clients = self._clients
-        kafka = [self._lag.stop, clients.lost_records.stop, clients.topics.close, clients.ends.close]
+        kafka = [self._lag.stop, clients.lost_records.stop, clients.topics.close, clients.idle_topics.close]
         outputs = [partial(self.sinks.stop, timeout_seconds), partial(self.alerts.stop, timeout_seconds)]
         ending = _each_on_a_thread([self._engine.cancel, self.queue.close, *outputs, *kafka])
         _join([self._thread], deadline)  # after this no generation is made any more
