@@ -49,6 +49,7 @@ class Proposed:
 
     @property
     def builds(self) -> bool:
+        """Whether a generation has to be built for them."""
         return bool(self.needs(Needs.GENERATION))
 
     @property
