@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from lengths import BULK_EXAMPLES, LONG, PART_ROWS
 from oracle import Sent
 from turnout.config import KafkaSettings
 from turnout.kafka.clients import bulk_properties
-from turnout.kafka.lag import EndWatch
+from turnout.kafka.lag import QUESTION_SECONDS, wait_for_more
 from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join
@@ -65,7 +66,7 @@ def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path)
         java=lambda: {"bootstrap.servers": bootstrap},
         librdkafka=lambda: bulk_properties(kafka, anywhere=False),
         ends=topics.end_offsets,
-        wait_for_more=EndWatch(kafka).wait_for_more,
+        wait_for_more=partial(wait_for_more, Topics(kafka, QUESTION_SECONDS)),
     )
     return GenerationQuery(spark, runner.tables, reading, access, Quiet())
 

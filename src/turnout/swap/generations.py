@@ -19,7 +19,7 @@ from turnout.config.tables import layout_of, layout_signature, starts_of, unchan
 from turnout.errors import ConfigError, TurnoutError
 from turnout.kafka.clients import bulk_properties
 from turnout.kafka.diagnosis import explain, without_secrets
-from turnout.kafka.lag import EndWatch
+from turnout.kafka.lag import wait_for_more
 from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.security import java_properties
 from turnout.kafka.topics import Topics
@@ -58,7 +58,8 @@ class Clients:
     """The Kafka clients that generations share."""
 
     topics: Topics
-    end_watch: EndWatch
+    idle_topics: Topics
+    """Asked by the queries that wait for records, again and again."""
     lost_records: LostRecords
 
 
@@ -363,7 +364,7 @@ class Generations:
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
             ends=self._clients.topics.living_ends,
-            wait_for_more=self._clients.end_watch.wait_for_more,
+            wait_for_more=partial(wait_for_more, self._clients.idle_topics),
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
             schemas=self._schemas(generation.plan),
