@@ -140,7 +140,8 @@ def _codes(keys: Sequence[pa.ChunkedArray]) -> list[Numbers]:
 def _counts(codes: Sequence[Numbers], rows: Sequence[Mask | Numbers]) -> Numbers:
     """What stands in `_COLUMNS`; `rows` tells how many rows of each side there are of each code, or which count."""
     most = max((int(side.max()) for side in codes if len(side)), default=0) + 1
-    left, *rights = (_tally(side, number, most) for side, number in zip(codes, rows, strict=True))
+    tallies = (np.bincount(side, number, most).astype(np.int64) for side, number in zip(codes, rows, strict=True))
+    left, *rights = tallies
     nulls = left[0] + sum(right[0] for right in rights)
     rows = (left.sum(), sum(right.sum() for right in rights))
     left, rights = left[1:], [right[1:] for right in rights]
@@ -148,9 +149,3 @@ def _counts(codes: Sequence[Numbers], rows: Sequence[Mask | Numbers]) -> Numbers
     matched_right = sum(right[left > 0].sum() for right in rights)
     twice = sum(np.count_nonzero(right > 1) for right in rights)
     return np.array([*rows, matched, rows[0] - matched, rows[1] - matched_right, twice, nulls], np.int64)
-
-
-def _tally(codes: Numbers, rows: Mask | Numbers, most: int) -> Numbers:
-    if rows.dtype == np.bool_:
-        return np.bincount(codes[rows], minlength=most)
-    return np.bincount(codes, weights=rows, minlength=most).astype(np.int64)
