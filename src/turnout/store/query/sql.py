@@ -75,16 +75,6 @@ class SqlResult:
     """The versions of `tables`, in their order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A checked SELECT: the tables that it names, how often, and the names that can be columns of them."""
-
-    text: str
-    tables: Mapping[str, int]
-    names: frozenset[str]
-    all_columns: bool
-
-
 def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: str = "512MB") -> SqlResult:
     """The rows of a SELECT, `limit` at most."""
     with open_snapshot(database) as snapshot:
@@ -96,7 +86,7 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
         streamed = next((name for name, times in query.tables.items() if times == 1), None)
         copied = [name for name in query.tables if name != streamed]
         asked = {
-            "sql": query.text,
+            "sql": text,
             "copied": copied,
             "streamed": streamed,
             "limit": limit + 1,
@@ -108,7 +98,7 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
         head, rows = _answer(database, asked, lambda: (_columns(snapshot, name, query) for name in names))
         if rows is None:
             known = [column for name in query.tables for column in snapshot.table(name).columns]
-            raise _failed(head, query.text, known, memory, database.max_bytes)
+            raise _failed(head, text, known, memory, database.max_bytes)
         columns, rows = _shown(rows, head["kinds"])
         complete = rows.num_rows <= limit
         return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, tuple(query.tables), versions)
@@ -177,22 +167,24 @@ def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) ->
     statements = tree["statements"]
     if len(statements) != 1:
         raise _refused(f"{len(statements)} statements; one is run", "send them one by one")
-    reader = _Reader({name.casefold(): name for name in known})
+    query = Query({name.casefold(): name for name in known})
     try:
-        reader.read(statements[0]["node"], frozenset())
+        query.read(statements[0]["node"], frozenset())
     except RecursionError as error:
         raise _refused("it is nested too deeply", "write it with fewer levels") from error
-    every = reader.all_columns or bool(reader.names & reader.relations)
-    return Query(text, reader.tables, frozenset(reader.names), every)
+    query.all_columns |= bool(query.names & query.relations)
+    return query
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Collects what a SELECT names, from its tree. A name that a WITH defines counts only inside it."""
+class Query:
+    """What a SELECT names, collected from its tree. A name that a WITH defines counts only inside it."""
 
     known: Mapping[str, str]
     tables: dict[str, int] = field(default_factory=dict)
+    """The tables, and how often each is named."""
     names: set[str] = field(default_factory=set)
+    """The names that can be columns of the tables."""
     relations: set[str] = field(default_factory=set)
     all_columns: bool = False
 
