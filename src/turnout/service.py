@@ -78,7 +78,7 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
 
 
 def keep_private(data_dir: Path, spark: SparkSettings) -> None:
-    """`data_dir` is 700 and its files are 600, those that DuckDB and the JVM will make too: only its user reads them."""
+    """Only the user of the process reads `data_dir`: it is 700 and its files are 600, also those that come later."""
     if spark.shared_dir is None or "://" in spark.shared_dir:
         os.umask(_OTHERS)  # a folder that hosts of a cluster share is read there by other users
     data_dir.mkdir(parents=True, exist_ok=True)

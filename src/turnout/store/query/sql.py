@@ -253,7 +253,7 @@ def _columns(snapshot: Snapshot, name: str, query: Query) -> pa.RecordBatchReade
     table = snapshot.table(name)
     chosen = [c for c in table.columns if query.all_columns or c.casefold() in query.names]
     columns = ", ".join(quoted(column) for column in chosen or list(table.columns)[:1])
-    return snapshot.relation(f"SELECT {columns} FROM {table.source}").to_arrow_reader(_BATCH_ROWS)
+    return snapshot.cursor.sql(f"SELECT {columns} FROM {table.source}").to_arrow_reader(_BATCH_ROWS)
 
 
 def _shown(rows: pa.Table, kinds: Sequence[str]) -> tuple[tuple[Column, ...], pa.Table]:
