@@ -348,7 +348,7 @@ class Snapshot:
         top, bottom = (int(at / total * len(rows) + far) for at, far in ((window.offset, -spread), (end, spread)))
         value, above, below = f"CAST(? AS {kind.duckdb})", "FALSE", "FALSE"
         bounds: list[object] = []
-        if top >= 0:
+        if 0 <= top < len(rows):
             above = f"({key} {before} {value}) IS TRUE" if rows[top] != (None,) else f"{key} IS NOT NULL"
             bounds += [text for text in rows[top] if text is not None]
         upper = len(bounds)
