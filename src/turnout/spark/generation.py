@@ -22,7 +22,6 @@ from turnout.errors import TurnoutError, first_line
 from turnout.plan.offsets import Offsets
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.schemas.source_schemas import Schemas
-from turnout.spark.jvm.checkpoints import folder_at
 from turnout.spark.jvm.java_errors import words_of, words_of_error
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.read.live import LiveStream, WaitForMore
@@ -74,7 +73,6 @@ class GenerationQuery:
         self._stream: LiveStream | None = None
         self._failure: Exception | None = None
         self._failed_action = ""
-        self._checkpoint = folder_at(session, reading.checkpoint)
         decoder = RecordDecoder(tables.layout.sources, kafka.schemas, kafka.largest_bytes)
         options, live = self._options, lambda: view_runner(session).live
         self._readers = KafkaReaders(session, self._name, decoder, kafka.librdkafka, options, live)
@@ -95,7 +93,7 @@ class GenerationQuery:
         if built and not careful:
             self._start_stream()
             return
-        self._checkpoint.clear()
+        self._reading.checkpoint.clear()
         self._catch_up = CatchUp(
             self._name,
             self._readers.with_care() if careful else self._readers,
@@ -119,8 +117,8 @@ class GenerationQuery:
             self._stream = LiveStream(
                 self._readers, self._kafka.wait_for_more, self._listener.denied, self._writer.store
             )
-            start, most = read.for_start(ends), self._reading.max_records_per_batch
-            self._stream.start(self._options(), self._checkpoint, read, start, most)
+            checkpoint, most = self._reading.checkpoint, self._reading.max_records_per_batch
+            self._stream.start(self._options(), checkpoint, read, read.for_start(ends), most)
             # Whoever wanted to stop it meanwhile may have given up waiting.
             if self._stopping:
                 self._stream.stop(0.0)

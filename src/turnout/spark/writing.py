@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from turnout.decode.shape import Decoded
 from turnout.plan.offsets import Gap, Lost, Offsets
 from turnout.plan.tables import ViewTable
 from turnout.schemas.record_decoder import RecordDecoder
-from turnout.spark.jvm.checkpoints import folder_at
+from turnout.spark.jvm.checkpoints import Folder
 from turnout.spark.jvm.session import TaskSize
 from turnout.spark.read.live import Arrival
 from turnout.spark.views.row_files import view_folder
@@ -75,8 +74,8 @@ class Reading:
 
     start: Offsets
     target: Offsets
-    checkpoint: Path | str
-    """A path, or a URL of a file system that Spark knows: also for files on their way to views."""
+    checkpoint: Folder
+    """Also for files on their way to views."""
     max_records_per_batch: int
     shared: bool = False
     """Whether executors see the folder of the checkpoint by its path."""
@@ -161,8 +160,7 @@ class Writer:
         if (few := rows.few(SMALL_BATCH)) is not None:
             batch.replace(view, [runner.over_rows(view, few, unique=True)])
             return
-        checkpoint = folder_at(self.session, self.reading.checkpoint)
-        with view_folder(self.session, checkpoint, shared=self.reading.shared) as (folder, frame):
+        with view_folder(self.session, self.reading.checkpoint, shared=self.reading.shared) as (folder, frame):
             over = partial(runner.over_parts, name=self.tables.schema, frame=frame, own=view.own_sql)
             # A chain runs one step after the other, and cannot tell which share one part is.
             over = partial(self._told, over, share) if view.by_key and rows.state.whole else over

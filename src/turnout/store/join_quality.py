@@ -96,14 +96,10 @@ def move_chain_quality(
     """
     moved = False
     for name, sides in view.quality_sides.items():
-        touched = [
-            hashes_of(source, rows, column)
-            for source, column in sides
-            for rows in (changed[source.source].gone, changed[source.source].came)
-        ]
-        if not any(changed[source.source].gone.num_rows + changed[source.source].came.num_rows for source, _ in sides):
+        rows_of_sides = [(source, column, rows) for source, column in sides for rows in changed[source.source]]
+        if not any(rows.num_rows for _, _, rows in rows_of_sides):
             continue
-        hashes = np.unique(np.concatenate(touched))
+        hashes = np.unique(np.concatenate([hashes_of(source, rows, column) for source, column, rows in rows_of_sides]))
         keys, before, after = [], [], []
         for source, column in sides:
             known = looked_up(view.sources.index(source), column, hashes)
@@ -118,7 +114,7 @@ def move_chain_quality(
                     f"SELECT {quoted(column)} AS key, count(*) AS n FROM ({shown_sql(source, table)}) "
                     f"WHERE {near} GROUP BY ALL",
                 )
-            came, gone = changed[source.source].came[column], changed[source.source].gone[column]
+            gone, came = (rows[column] for rows in changed[source.source])
             kind = there["key"].type
             chunks = [chunk for some in (there["key"], came, gone) for chunk in some.cast(kind).chunks]
             keys.append(pa.chunked_array(chunks, kind))

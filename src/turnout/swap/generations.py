@@ -372,7 +372,7 @@ class Generations:
         reading = Reading(
             start=generation.start,
             target=generation.target,
-            checkpoint=self._checkpoints.below(f"g{generation.number}").location,
+            checkpoint=self._checkpoints.below(f"g{generation.number}"),
             max_records_per_batch=settings.spark.max_records_per_batch,
             shared=settings.spark.shared_dir is not None,
             careful=self._careful,

@@ -234,17 +234,14 @@ class ChainTrace:
         """Count the rows of the values that changed rows have in a step; those that are left out now, or no more."""
         if (bound := self._view.step_bound(number)) is None:
             return _NO_HASHES
-        rows = [(at, column, rows) for at, column in (*bound.lefts, *bound.rights) for rows in self._changes(at)]
+        rows = [(at, column, rows) for at, column in (*bound.lefts, *bound.rights) for rows in self._changed[at]]
         hashes = _union([hashes_of(self._view.sources[at], some, column) for at, column, some in rows])
         return left_out.count(self._view, bound, hashes) if len(hashes) else _NO_HASHES
-
-    def _changes(self, at: int) -> tuple[pa.Table, pa.Table]:
-        return self._changed[at].gone, self._changed[at].came
 
     def _touched(self, number: int) -> Hashes:
         """What the changed right rows of a step are joined by; nothing changes for values that stay left out."""
         right, column = self._view.rights[number], self._chain.steps[number].right_on
-        rows = [without(some, column, self._left_out[number]) for some in self._changes(number + 1)]
+        rows = [without(some, column, self._left_out[number]) for some in self._changed[number + 1]]
         return _union([self._moved[number], *(hashes_of(right, some, column) for some in rows)])
 
     def _trace(self, number: int, hashes: Hashes) -> Ids:
