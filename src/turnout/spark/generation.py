@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from turnout.decode.decoder import LARGEST_BYTES
 from turnout.decode.shape import Decoded
@@ -27,7 +28,7 @@ from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.read.live import LiveStream, WaitForMore
 from turnout.spark.read.readers import KafkaReaders
 from turnout.spark.views.runner import view_runner
-from turnout.spark.writing import Listener, Reading, Writer, send_dead_letters
+from turnout.spark.writing import Listener, Reading, Writer
 from turnout.store.generation_tables import GenerationTables
 
 log = logging.getLogger("turnout")
@@ -148,12 +149,20 @@ class GenerationQuery:
         return piece.end
 
     def _send_dead_letters(self, topic: str, letters: pa.Table) -> None:
-        """Write bad records to a topic that is there: a Java producer that asks for it creates it at many brokers."""
+        """Send bad records to a topic of their own, with headers that say where each came from."""
+        # A Java producer that asks for a topic creates it at many brokers.
         if not self._kafka.ends([topic]).next:
             hint = "create it, or remove dead_letter_topic"
             raise TurnoutError("unknown_topic", f"topic {topic!r} (dead_letter_topic) does not exist", hint)
         self._failed_action = f"bad records cannot be written to topic {topic!r} (dead_letter_topic): "
-        send_dead_letters(self._session, topic, self._options(), letters)
+        headers = [
+            F.struct(F.lit(f"turnout.{name}").alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
+            for name in ("topic", "partition", "offset", "reason")
+        ]
+        # In one task: several would write side by side, and the letters would not be in the order of their records.
+        frame = self._session.createDataFrame(letters).coalesce(1)
+        frame = frame.select("key", "value", F.array(*headers).alias("headers"))
+        frame.write.format("kafka").options(**self._options()).option("topic", topic).save()
         self._failed_action = ""
 
     def _options(self) -> dict[str, str]:

@@ -11,7 +11,6 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from turnout.decode.shape import Decoded
 from turnout.plan.offsets import Gap, Lost, Offsets
@@ -31,9 +30,6 @@ SMALL_BATCH = 20_000
 
 PART_ROWS = TaskSize(1_200_000, short=400_000)
 """About how many rows of both sides one task joins while a view is built: of keys and ids."""
-
-MOST_ROWS_HELD = 4_800_000
-"""About how many rows of both sides all tasks together join at once: the driver has their results in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +77,6 @@ class Reading:
     """Whether executors see the folder of the checkpoint by its path."""
     careful: bool = False
     """Whether Spark has ended by itself before, perhaps by a record: then all that waits is read with care."""
-
-
-def send_dead_letters(session: SparkSession, topic: str, kafka: Mapping[str, str], letters: pa.Table) -> None:
-    """Send bad records to a topic of their own, with headers that say where each came from."""
-    headers = [
-        F.struct(F.lit(f"turnout.{name}").alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
-        for name in ("topic", "partition", "offset", "reason")
-    ]
-    # In one task: several would write side by side, and the letters would not be in the order of their records.
-    frame = session.createDataFrame(letters).coalesce(1).select("key", "value", F.array(*headers).alias("headers"))
-    frame.write.format("kafka").options(**kafka).option("topic", topic).save()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +150,8 @@ class Writer:
             # A chain runs one step after the other, and cannot tell which share one part is.
             over = partial(self._told, over, share) if view.by_key and rows.state.whole else over
             cores = self.session.sparkContext.defaultParallelism
-            parts = partial(_parts, cores, PART_ROWS.most(live=runner.live))
-            batch.replace(view, rows.in_parts(PartRunner(folder, cores, parts, over)))
+            part_rows = PART_ROWS.most(live=runner.live)
+            batch.replace(view, rows.in_parts(PartRunner(folder, cores, part_rows, over)))
 
     def _told(
         self,
@@ -192,8 +177,3 @@ class Writer:
             elif (found := first.get((topic, partition), until)) > start:
                 gaps.append((topic, partition, start, found))
         return lost, gaps
-
-
-def _parts(cores: int, part: int, size: int) -> int:
-    """In how many parts of about `part` rows so many rows of both sides of a join are joined."""
-    return cores * (size // (cores * min(part, MOST_ROWS_HELD // cores)) + 1)
