@@ -329,7 +329,7 @@ class Api:
 
 
 def _sql_json(result: SqlResult) -> bytes:
-    fields = {**responses.sql_fields(result), "tables": result.tables}
+    fields = {**responses.sql_fields(result), "tables": list(result.positions)}
     return responses.json_object(fields, rows=responses.to_form("JSON", result.rows, responses.json_rows))
 
 

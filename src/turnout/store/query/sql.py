@@ -22,6 +22,7 @@ from pydantic import ByteSize, TypeAdapter
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
+from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
 from turnout.store.database import Readable, first_row
 from turnout.store.query.sql_process import ProcessEndedError, ProcessIdleError, process
@@ -70,9 +71,8 @@ class SqlResult:
     columns: tuple[Column, ...]
     rows: pa.Table
     complete: bool
-    tables: tuple[str, ...]
-    versions: tuple[int, ...]
-    """The versions of `tables`, in their order."""
+    positions: Mapping[str, Position]
+    """The position of each table that the SELECT names."""
 
 
 def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: str = "512MB") -> SqlResult:
@@ -81,7 +81,7 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
         with closing(_parser().cursor()) as parser:
             query = parse_query(parser, text, snapshot.names)
         # Before the rows: another statement would end their stream.
-        versions = tuple(snapshot.version(snapshot.table(name)) for name in query.tables)
+        positions = {name: snapshot.position(snapshot.table(name)) for name in query.tables}
         # A table that is read once comes as a stream while the query runs, the last one of all.
         streamed = next((name for name, times in query.tables.items() if times == 1), None)
         copied = [name for name in query.tables if name != streamed]
@@ -101,7 +101,7 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
             raise _failed(head, text, known, memory, database.max_bytes)
         columns, rows = _shown(rows, head["kinds"])
         complete = rows.num_rows <= limit
-        return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, tuple(query.tables), versions)
+        return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, positions)
 
 
 @cache
