@@ -358,10 +358,10 @@ class ChainTrace:
             + ("" if most is None else f" LIMIT {most + 1}"),
         )
 
-    def rows(self, most: int | None = None) -> list[pa.Table] | None:
-        """The rows of each side that the roots need, right ones as far as they take part; None where it is `most`."""
+    def rows(self, most: int) -> list[pa.Table] | None:
+        """The rows of each side that the roots need, right ones as far as they take part; None for more than `most`."""
         came = self._changed[0].came
-        if most is not None and len(self.traced) + came.num_rows > most:
+        if len(self.traced) + came.num_rows > most:
             return None
         left = came
         if len(self.traced) or came.num_rows == 0:
@@ -376,7 +376,7 @@ class ChainTrace:
             # With what changed, which join quality asks for.
             wanted += [self.closed[number] if step.join.outer else self._touched(number)]
             rows = self._look_up(number + 1, step.right_on, _union(wanted), most=most, every=True)
-            if most is not None and sum(table.num_rows for table in found) + rows.num_rows > most:
+            if sum(table.num_rows for table in found) + rows.num_rows > most:
                 return None
             rows = without(rows, step.right_on, self._left_out[number])
             found.append(rows if step.pairs else newest_of(rows, step.right_on))
