@@ -57,11 +57,12 @@ def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSessio
 def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path) -> GenerationQuery:
     """What reads the topics of a runner from a real Kafka."""
     from turnout.spark.generation import GenerationQuery, Kafka
+    from turnout.spark.jvm.checkpoints import LocalFolder
     from turnout.spark.writing import Reading
 
     kafka = KafkaSettings(bootstrap_servers=bootstrap)
     topics = Topics(kafka)
-    reading = Reading(runner.start, runner.target, folder / "stream", 1000)
+    reading = Reading(runner.start, runner.target, LocalFolder(folder / "stream"), 1000)
     access = Kafka(
         java=lambda: {"bootstrap.servers": bootstrap},
         librdkafka=lambda: bulk_properties(kafka, anywhere=False),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lengths import EXAMPLES
@@ -151,6 +151,8 @@ def test_window_sorts_nulls_last_both_ways_and_breaks_ties_by_id(database: Datab
     sampled=st.integers(1, 400),
     letters=st.integers(1, 3),
 )
+# A sample without rows.
+@example(sort=[SortKey("text", False)], where="yes = true", offset=1, limit=1, sampled=1, letters=1)
 def test_page_far_down_has_the_rows_of_its_place_in_the_order(
     odd_database: Database, sort: list[SortKey], where: str, offset: int, limit: int, sampled: int, letters: int
 ) -> None:

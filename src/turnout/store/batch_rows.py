@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -47,8 +48,7 @@ class TouchedRows:
     """How many more were shown before: of rows without a key only those that arrive are among `rows`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownChange:
+class ShownChange(NamedTuple):
     """The shown rows that a batch takes from a source, with the columns that chains need, and those that it brings."""
 
     gone: pa.Table

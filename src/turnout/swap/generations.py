@@ -33,7 +33,7 @@ from turnout.plan.tables import Layout
 from turnout.schemas.record_decoder import Sample, take_samples
 from turnout.schemas.source_schemas import Schemas, registered, schemas_of
 from turnout.spark.generation import GenerationQuery, Kafka
-from turnout.spark.jvm.checkpoints import checkpoints_of, folder_at
+from turnout.spark.jvm.checkpoints import folder_at
 from turnout.spark.jvm.cluster import is_local
 from turnout.spark.views.own_sql import check_own_views
 from turnout.spark.writing import BatchReport, Reading
@@ -238,7 +238,7 @@ class Generations:
         self._session = session
         self._clients = clients
         self._counters = counters
-        self._checkpoints = folder_at(session, checkpoints_of(settings.spark.shared_dir, settings.data_dir))
+        self._checkpoints = folder_at(session, settings.spark.shared_dir or settings.data_dir).below("checkpoints")
         self._registered = registered(settings)
         self._checked: set[str] = set()
 
@@ -373,7 +373,7 @@ class Generations:
         reading = Reading(
             start=generation.start,
             target=generation.target,
-            checkpoint=self._checkpoints.below(f"g{generation.number}").location,
+            checkpoint=self._checkpoints.below(f"g{generation.number}"),
             max_records_per_batch=settings.spark.max_records_per_batch,
             shared=settings.spark.shared_dir is not None,
             careful=self._careful,
