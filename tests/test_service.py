@@ -123,6 +123,25 @@ def test_port_in_use_is_told_before_anything_starts(tmp_path: Path) -> None:
     Database.open(chosen.data_dir).close()
 
 
+def test_store_that_cannot_be_closed_in_time_does_not_change_how_the_process_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    close = Database.close
+
+    def close_too_late(database: Database) -> None:
+        close(database)
+        raise TurnoutError("store_unavailable", "the connection is busy", "")
+
+    monkeypatch.setattr(Database, "close", close_too_late)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(TurnoutError, match="the port is in use"),
+        caplog.at_level(logging.WARNING, "turnout"),
+    ):
+        service.run(settings(tmp_path, "127.0.0.1", port=taken.getsockname()[1]))
+    assert [line for line in said_here(caplog) if "the connection is busy" in line]
+
+
 def test_process_has_no_pandas_while_it_runs() -> None:
     program = """
 import importlib.util, sys

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
 import signal
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from turnout.config import Settings, sent
+from turnout.config.settings import SparkSettings
 from turnout.config.values import is_loopback
 from turnout.errors import TurnoutError
 from turnout.schemas.source_schemas import schemas_of
@@ -20,7 +22,6 @@ from turnout.serve.connections import OpenConnections, allow_open_files
 from turnout.serve.read_api import Services
 from turnout.spark.jvm.engine import Engine
 from turnout.store.database import Database
-from turnout.store.private_files import keep_private
 from turnout.store.query.sql_worker import WithoutPandas
 from turnout.swap.orchestrator import Orchestrator
 
@@ -28,6 +29,8 @@ log = logging.getLogger("turnout")
 
 TEMPORARY = "tmp"
 """The folder for temporary files of this process, in the data folder."""
+
+_OTHERS = 0o077
 
 
 def run(settings: Settings, *, insecure: bool = False, on_ready: Callable[[str], None] | None = None) -> None:
@@ -67,7 +70,28 @@ def _run(settings: Settings, access: Access, database: Database, on_ready: Calla
         # Every part ends in a bounded time; the store last, because the others write to it.
         orchestrator.stop(timeout_seconds=1.5)
         engine.stop(timeout_seconds=0.7)
-        database.close()
+        try:
+            database.close()
+        except TurnoutError as error:
+            # Not raised: Python would end by itself then, and aborts where a thread is in a statement of DuckDB.
+            log.warning("the store is not closed, what is committed is kept: %s", error.message)
+
+
+def keep_private(data_dir: Path, spark: SparkSettings) -> None:
+    """Only the user of the process reads `data_dir`: it is 700 and its files are 600, also those that come later."""
+    if spark.shared_dir is None or "://" in spark.shared_dir:
+        os.umask(_OTHERS)  # a folder that hosts of a cluster share is read there by other users
+    data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        for path in (data_dir, *data_dir.rglob("*")):
+            mode = path.lstat().st_mode
+            if mode & _OTHERS and not path.is_symlink():
+                path.chmod(mode & ~_OTHERS & 0o7777)
+    except OSError as error:
+        # A volume that belongs to another user, say: it is for its owner to protect.
+        log.warning(
+            "the rights of data_dir cannot be set (%s): make sure that no other user can read %s", error, data_dir
+        )
 
 
 @contextlib.contextmanager

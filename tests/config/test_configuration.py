@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from turnout.config import Settings, load, parse
 from turnout.config.changes import Needs
-from turnout.config.configuration import Configuration, file_text, sections_of
+from turnout.config.configuration import Configuration, file_text
 from turnout.config.document import parse_yaml, to_yaml
-from turnout.config.tables import first_plan, plan_after
+from turnout.config.tables import first_plan, plan_after, sections_of
 from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.joins import Join
 from turnout.plan.plan import Start
@@ -147,11 +147,11 @@ def test_configuration_that_came_from_no_file_takes_none() -> None:
 def test_generation_has_the_sections_that_it_was_built_by() -> None:
     old, new = settings({}), settings({"start": "earliest", "views": {}, "server": {"max_viewers": 7}})
     in_force = Configuration(old)
-    plan = in_force.first_plan()
+    plan = first_plan(in_force.settings)
     heard: list[Settings] = []
     in_force.listen(heard.append)
     in_force.adopt(new)
-    assert heard == [new] and in_force.of(in_force.first_plan()) is new
+    assert heard == [new] and in_force.of(first_plan(in_force.settings)) is new
     assert in_force.of(plan).views == old.views and in_force.of(plan).start == old.start
     assert in_force.of(plan).server.max_viewers == 7, "limits are those of now"
     assert in_force.of(plan) is in_force.of(plan)
@@ -161,7 +161,7 @@ def test_sinks_follow_their_tables_when_a_generation_comes_back() -> None:
     users = settings({}).origin.document["sources"]["users"]  # type: ignore[union-attr]
     sinks = {name: {"table": name, "topic": f"{name}-out"} for name in ("users_ui", "final_ui")}
     in_force = Configuration(settings({"sinks": sinks}))
-    plan = in_force.first_plan()
+    plan = first_plan(in_force.settings)
     more = {"users": users, "people": {**users, "table": "people_ui"}}
     others = {"sinks": {"a": {"table": "users_ui", "topic": "b"}, "c": {"table": "people_ui", "topic": "d"}}}
     in_force.adopt(settings({"sources": more, "views": {}, **others}))
@@ -175,7 +175,7 @@ def test_sinks_follow_their_tables_when_a_generation_comes_back() -> None:
 
 def test_alerts_in_force_go_on_when_a_generation_comes_back_that_has_their_columns() -> None:
     old = Configuration(settings({}))
-    plan, document = old.first_plan(), settings({}).origin.document  # type: ignore[union-attr]
+    plan, document = first_plan(old.settings), settings({}).origin.document  # type: ignore[union-attr]
     users = document["sources"]["users"]
     users = {**users, "columns": {**users["columns"], "score": "int64"}}
     people = {**users, "table": "people_ui"}
@@ -187,7 +187,7 @@ def test_alerts_in_force_go_on_when_a_generation_comes_back_that_has_their_colum
     }
     sources = {**document["sources"], "users": users, "people": people}
     in_force = Configuration(settings({"sources": sources, "alerts": alerts}))
-    assert "secret-header" not in in_force.first_plan().sections
+    assert "secret-header" not in first_plan(in_force.settings).sections
     found = in_force.of(plan).alerts
     assert list(found) == ["kept"]
     assert found["kept"].to.headers == {"Authorization": "secret-header"}

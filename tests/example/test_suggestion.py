@@ -18,7 +18,7 @@ ACCOUNTS = [{"accountId": n, "userId": f"u{n}", "type": "gold", "balance": n / 2
 
 
 def keys(suggestion: Suggestion) -> dict[str, str]:
-    return {source.name: source.key.column.name for source in suggestion.sources}
+    return {source.name: source.key.name for source in suggestion.sources}
 
 
 def known_source(key: str, *columns: str) -> SourceSettings:
@@ -57,7 +57,7 @@ def test_likely_key_of_a_single_topic(topic: str, records: list[dict[str, Any]],
 def test_kafkas_key_is_the_key_where_no_other_topic_shares_one() -> None:
     records = [{"id": n, "code": f"c{n}"} for n in range(9)]
     [source] = suggest([example("things", records, [f"c{n}" for n in range(9)])]).sources
-    assert source.key.column.name == "code"
+    assert source.key.name == "code"
     assert "Kafka's key" in source.key.evidence
 
 
@@ -72,7 +72,7 @@ def test_words_that_topics_share_by_chance_join_nothing() -> None:
 def test_numbers_and_texts_of_one_key_meet_as_texts() -> None:
     numbers, texts = [{"userId": n} for n in range(9)], [{"userId": str(n), "x": 1} for n in range(9)]
     found = suggest([example("users", numbers), example("accounts", texts)])
-    assert [source.key_kind for source in found.sources] == ["string", "string"]
+    assert [source.key.kind for source in found.sources] == ["string", "string"]
     assert len(found.views) == 1
     assert "string as the key of other sources" in found.sources[0].columns[0].evidence
 
@@ -80,7 +80,7 @@ def test_numbers_and_texts_of_one_key_meet_as_texts() -> None:
 def test_keys_that_cannot_meet_keep_their_types_and_are_not_joined() -> None:
     numbers, texts = [{"userId": n} for n in range(9)], [{"userId": f"u{n}"} for n in range(9)]
     found = suggest([example("users", numbers), example("accounts", texts)])
-    assert [source.key_kind for source in found.sources] == ["int64", "string"]
+    assert [source.key.kind for source in found.sources] == ["int64", "string"]
     assert found.views == ()
     assert len(found.alone) == 2
 
@@ -93,7 +93,7 @@ def test_key_with_exceptions_is_a_text_in_all_sources_so_that_no_row_loses_its_k
     accounts = [{"userId": n, "balance": n / 2} for n in range(20)]
     texts = [str(record["userId"]) for record in users]
     found = suggest([example("users", users, [*texts]), example("accounts", accounts)])
-    assert [source.key_kind for source in found.sources] == ["string", "string"]
+    assert [source.key.kind for source in found.sources] == ["string", "string"]
     assert [view.on for view in found.views] == ["userId"]
     assert found.sources[0].rows[0] == "latest"  # Kafka's key is its text
     assert [column.kind for column in found.sources[0].columns] == ["string", "int64"]
@@ -101,7 +101,7 @@ def test_key_with_exceptions_is_a_text_in_all_sources_so_that_no_row_loses_its_k
 
 def test_key_is_exact_even_where_no_field_is() -> None:
     [source] = suggest([example("rates", [{"rate": 1.5}, {"rate": 2.5}])]).sources
-    assert source.key_kind == "string"
+    assert source.key.kind == "string"
     assert "so this one is used as text" in source.key.evidence
 
 
@@ -170,7 +170,7 @@ def test_topic_beside_sources_of_a_file_is_joined_with_those_of_its_key() -> Non
     }
     found = suggest([example("accounts", ACCOUNTS)], known, ["users_ui", "accounts_ui", "final_ui"])
     [source], [view] = found.sources, found.views
-    assert (source.name, source.table, source.key.column.name) == ("accounts", "accounts_ui_2", "userId")
+    assert (source.name, source.table, source.key.name) == ("accounts", "accounts_ui_2", "userId")
     assert "also the key of users" in source.key.evidence
     assert (view.name, view.left, view.right) == ("accounts_users_ui", "accounts", ("users",))
 

@@ -15,41 +15,40 @@ from certificates import Authority
 from turnout.config import KafkaSettings
 from turnout.config.auth import OAuthSettings
 from turnout.errors import TurnoutError
-from turnout.kafka.diagnosis import ask_for_token, cause_in, walk
+from turnout.kafka import diagnosis
+from turnout.kafka.diagnosis import Cause, ask_for_token, cause_in, walk
 from turnout.kafka.topics import Topics
 
 FAILED = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 
 
 @pytest.mark.parametrize(
-    ("words", "code"),
+    ("words", "known"),
     [
-        (f"sasl_ssl://b:1/bootstrap: SASL authentication error: {FAILED} SCRAM-SHA-512", "wrong_credentials"),
-        (f"SaslAuthenticationException: {FAILED} SCRAM-SHA-512", "wrong_credentials"),
-        ("SASL authentication error: Authentication failed: Invalid username or password", "wrong_credentials"),
-        (f"SASL authentication error: {FAILED} OAUTHBEARER", "token_refused_by_broker"),
-        ('SaslAuthenticationException: {"status":"invalid_token"}', "token_refused_by_broker"),
-        ("b:1: Failed to resolve 'b:1': Name or service not known", "name_not_resolved"),
-        ("ConfigException: No resolvable bootstrap urls given in bootstrap.servers", "name_not_resolved"),
-        ("Connect to ipv4#127.0.0.1:1 failed: Connection refused", "connection_refused"),
+        (f"sasl_ssl://b:1/bootstrap: SASL authentication error: {FAILED} SCRAM-SHA-512", diagnosis.CREDENTIALS),
+        (f"SaslAuthenticationException: {FAILED} SCRAM-SHA-512", diagnosis.CREDENTIALS),
+        ("SASL authentication error: Authentication failed: Invalid username or password", diagnosis.CREDENTIALS),
+        (f"SASL authentication error: {FAILED} OAUTHBEARER", diagnosis.TOKEN_REFUSED),
+        ('SaslAuthenticationException: {"status":"invalid_token"}', diagnosis.TOKEN_REFUSED),
+        ("b:1: Failed to resolve 'b:1': Name or service not known", diagnosis.NO_SUCH_NAME),
+        ("ConfigException: No resolvable bootstrap urls given in bootstrap.servers", diagnosis.NO_SUCH_NAME),
+        ("Connect to ipv4#127.0.0.1:1 failed: Connection refused", diagnosis.NOT_RUNNING),
         (
             "SSL handshake failed: error:0A000086:SSL routines::certificate verify failed",
-            "certificate_not_trusted",
+            diagnosis.UNTRUSTED,
         ),
-        ("SSLHandshakeException: PKIX path building failed: unable to find", "certificate_not_trusted"),
-        ("CertPathValidatorException: validity check failed", "certificate_expired"),
-        ("error:0A000412:SSL routines::ssl/tls alert bad certificate", "client_certificate_refused"),
-        ("SSLHandshakeException: Received fatal alert: certificate_unknown", "client_certificate_refused"),
-        ("CertificateException: No subject alternative names matching IP address", "certificate_of_another_name"),
-        ("Broker: Topic authorization failed", "topic_denied"),
-        ("TopicAuthorizationException: Not authorized to access topics: [a]", "topic_denied"),
+        ("SSLHandshakeException: PKIX path building failed: unable to find", diagnosis.UNTRUSTED),
+        ("CertPathValidatorException: validity check failed", diagnosis.EXPIRED),
+        ("error:0A000412:SSL routines::ssl/tls alert bad certificate", diagnosis.CLIENT_CERTIFICATE),
+        ("SSLHandshakeException: Received fatal alert: certificate_unknown", diagnosis.CLIENT_CERTIFICATE),
+        ("CertificateException: No subject alternative names matching IP address", diagnosis.WRONG_NAME),
+        ("Broker: Topic authorization failed", diagnosis.TOPIC_DENIED),
+        ("TopicAuthorizationException: Not authorized to access topics: [a]", diagnosis.TOPIC_DENIED),
     ],
 )
-def test_cause_is_known_by_the_words_of_either_client(words: str, code: str) -> None:
-    cause = cause_in(words)
-    assert cause is not None
-    assert cause.code == code
-    assert cause.text and cause.hint
+def test_cause_is_known_by_the_words_of_either_client(words: str, known: Cause) -> None:
+    assert cause_in(words) is known
+    assert known.text and known.hint
 
 
 @pytest.mark.parametrize(
@@ -137,7 +136,7 @@ def tls_address(tmp_path: Path) -> Iterator[str]:
 
 def test_tls_of_raw_properties_is_not_taken_for_a_missing_one(tls_address: str) -> None:
     plain = walk(KafkaSettings(bootstrap_servers=tls_address))
-    assert plain is not None and plain.code == "port_speaks_tls"
+    assert plain is not None and plain.text == "the broker's port speaks TLS"
     for name in ("properties", "librdkafka_properties"):
         raw = {name: {"security.protocol": "sasl_ssl"}}
         assert walk(KafkaSettings.model_validate({"bootstrap_servers": tls_address} | raw)) is None

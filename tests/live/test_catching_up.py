@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from lengths import BULK_EXAMPLES, LONG, PART_ROWS
 from oracle import Sent
 from turnout.config import KafkaSettings
 from turnout.kafka.clients import bulk_properties
-from turnout.kafka.lag import EndWatch
+from turnout.kafka.lag import QUESTION_SECONDS, wait_for_more
 from turnout.kafka.topics import Topics
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.joins import Duplicates, Join
@@ -56,16 +57,17 @@ def test_tables_equal_a_plain_computation_whatever_the_pieces(spark: SparkSessio
 def stream_of(runner: Runner, spark: SparkSession, bootstrap: str, folder: Path) -> GenerationQuery:
     """What reads the topics of a runner from a real Kafka."""
     from turnout.spark.generation import GenerationQuery, Kafka
+    from turnout.spark.jvm.checkpoints import LocalFolder
     from turnout.spark.writing import Reading
 
     kafka = KafkaSettings(bootstrap_servers=bootstrap)
     topics = Topics(kafka)
-    reading = Reading(runner.start, runner.target, folder / "stream", 1000)
+    reading = Reading(runner.start, runner.target, LocalFolder(folder / "stream"), 1000)
     access = Kafka(
         java=lambda: {"bootstrap.servers": bootstrap},
         librdkafka=lambda: bulk_properties(kafka, anywhere=False),
         ends=topics.end_offsets,
-        wait_for_more=EndWatch(kafka).wait_for_more,
+        wait_for_more=partial(wait_for_more, Topics(kafka, QUESTION_SECONDS)),
     )
     return GenerationQuery(spark, runner.tables, reading, access, Quiet())
 

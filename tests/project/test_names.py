@@ -20,8 +20,6 @@ ELSEWHERE = {
     "client/cli/progress client/cli/questions client/cli/status client/cli/swap client/cli/tables",
     "config/test_configuration.py": "store/config_history",
     "live/test_check.py": "preflight/findings",
-    # A file by example.
-    "live/test_by_example.py": "kafka/topic_creation",
     "serve/test_example_api.py": "example/by_example serve/kafka_api",
     "live/test_demo.py": "local/spinner",
     # The client is one thing to those who use it.
@@ -48,7 +46,7 @@ ELSEWHERE = {
     "live/test_formats.py": "schemas/record_decoder",
     "live/test_swaps.py": "kafka/lag spark/jvm/java_errors swap/generations swap/orchestrator swap/swaps",
     "live/test_sources.py": "spark/read/live",
-    "live/test_exactness.py": "spark/views/sent_rows spark/writing store/join_quality",
+    "live/test_exactness.py": "spark/writing store/join_quality",
     "live/test_row_files.py": "spark/jvm/checkpoints",
     "live/test_three_sources.py": "spark/views/own_sql",
     "live/test_planned.py": "spark/views/runner",

@@ -103,11 +103,13 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Generati
 
 def query_of(tables: GenerationTables, folder: Path, ends: Callable[[Sequence[str]], Offsets]) -> GenerationQuery:
     from turnout.spark.generation import GenerationQuery, Kafka
+    from turnout.spark.jvm.checkpoints import LocalFolder
     from turnout.spark.writing import Reading
 
     kafka = Kafka(java=dict, librdkafka=dict, ends=ends, wait_for_more=Still().wait_for_more)
     session: Any = None
-    return GenerationQuery(session, tables, Reading(START, START, folder, 10), kafka, Quiet())
+    reading = Reading(START, START, LocalFolder(folder), 10)
+    return GenerationQuery(session, tables, reading, kafka, Quiet())
 
 
 def test_catch_up_that_ends_after_a_stop_starts_no_stream(tables: GenerationTables, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from turnout.errors import TurnoutError
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import OFFSET_BITS
 from turnout.plan.tables import ViewTable
-from turnout.store.batch_rows import hash_sql
+from turnout.store.batch_rows import BatchRows, hash_sql
 from turnout.store.batches import Batch, Progress
 from turnout.store.database import Database, scalar
 from turnout.store.generation_tables import GenerationTables
@@ -280,6 +280,26 @@ def test_records_of_a_topic_made_anew_come_after_all_that_it_held(tmp_path: Path
             batch._cursor.execute("DELETE FROM g1.final_ui")
             batch.finish(None, "{}", views_built=False)
     assert shown == [("old",), ("new",), ("newer",)]
+
+
+def test_newest_rows_are_chosen_of_more_text_than_one_array_has(tmp_path: Path) -> None:
+    """Arrow's arrays of texts end at two gigabytes; the chunks of these rows share their memory."""
+    columns = {"userId": "string", "name": "string"}
+    users = {"topic": "u", "table": "users_ui", "key": "userId", "columns": columns, "rows": "latest"}
+    parsed = parse({"sources": {"users": users}, "views": {}}, tmp_path, {})
+    (source,) = layout_of(parsed, first_plan(parsed)).sources
+    count, chunks = 50, 45
+    numbers = pa.array(range(count * chunks), pa.int64())
+    some = {"userId": pa.array(["a"] * count), "name": pa.array(["x" * 1_000_000] * count)}
+    rows = pa.table({name: pa.chunked_array([values] * chunks) for name, values in some.items()})
+    rows = rows.append_column("_id", numbers).append_column("_ts", numbers)
+    rows = rows.append_column("_deleted", pa.repeat(False, len(numbers))).append_column("_hash", numbers)
+    with duckdb.connect() as cursor:
+        batch = BatchRows(cursor, str)
+        own = batch.of(source)
+        own.arriving, own.replaced = rows, rows.slice(0, 0)
+        batch.take_newest(source)
+        assert own.replacing.select(["_id", "_shown"]).to_pylist() == [{"_id": count * chunks - 1, "_shown": True}]
 
 
 def test_new_stream_counts_from_the_start(tables: GenerationTables) -> None:

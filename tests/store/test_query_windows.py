@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lengths import EXAMPLES
@@ -151,6 +151,8 @@ def test_window_sorts_nulls_last_both_ways_and_breaks_ties_by_id(database: Datab
     sampled=st.integers(1, 400),
     letters=st.integers(1, 3),
 )
+# A sample without rows.
+@example(sort=[SortKey("text", False)], where="yes = true", offset=1, limit=1, sampled=1, letters=1)
 def test_page_far_down_has_the_rows_of_its_place_in_the_order(
     odd_database: Database, sort: list[SortKey], where: str, offset: int, limit: int, sampled: int, letters: int
 ) -> None:
@@ -165,6 +167,21 @@ def test_page_far_down_has_the_rows_of_its_place_in_the_order(
         ):
             patched.setattr(windows, name, value)
         assert column(odd_database, page, "id") == column(odd_database, whole, "id")[offset : offset + limit]
+
+
+def test_page_far_down_is_read_where_the_sample_has_no_row(
+    odd_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row is in the sample or not by a hash of where it is."""
+    monkeypatch.setattr(windows, "_FAR_ROWS", 0)
+    monkeypatch.setattr(windows, "_SAMPLED_ROWS", 1)
+    with open_snapshot(odd_database) as snapshot:
+        for value in range(200):
+            window = Window(
+                "odd_ui", where=parse_terms(f"number < {value}"), sort=parse_sort("number"), offset=1, limit=1
+            )
+            table, total = snapshot.prepare(window)
+            assert snapshot.select(table, window, total).to_arrow_table().num_rows == (total > 1)
 
 
 @pytest.mark.parametrize("sort", ["number", "-number", "-text,number"])

@@ -95,7 +95,7 @@ def test_answer_names_generation_types_and_tables(database: Database) -> None:
         ("name_2", "string"),
     ]
     assert found.rows.column_names == ["name", "age", "half", "name_2"]
-    assert (found.tables, found.complete) == (("final_ui",), True)
+    assert (list(found.positions), found.complete) == (["final_ui"], True)
 
 
 def test_rows_are_bounded_and_the_answer_says_so(database: Database) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from turnout.config import Settings, parse
-from turnout.config.configuration import Configuration, file_text, sections_of
+from turnout.config.configuration import Configuration, Proposed, file_text
 from turnout.config.settings import SwapSettings
 from turnout.config.tables import first_plan, layout_of
 from turnout.plan.control import Outcome
@@ -23,7 +23,6 @@ from turnout.store import config_history
 from turnout.store.database import Database
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.ledger import Ledger
-from turnout.swap.applies import Apply
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.health import Health
 from turnout.swap.lifecycle import Lifecycle
@@ -71,8 +70,8 @@ class Publishing:
             forget_build=lambda: None,
         )
 
-    def apply_of(self, settings: Settings) -> Apply:
-        return Apply(settings, (), replace(first_plan(settings), sections=sections_of(settings)), builds=True)
+    def apply_of(self, settings: Settings) -> Proposed:
+        return Proposed(settings, (), self.configuration.settings)
 
 
 @pytest.fixture
@@ -93,10 +92,11 @@ def test_settings_are_in_force_and_the_generation_is_live_before_the_outcome_is_
     publisher, wanted = publishing.publisher, publishing.of_file(max_viewers=7)
     apply = publishing.apply_of(wanted)
     if builds:
-        decision = Decision((Verdict(None),), apply.plan, Effect.APPLY, asker=0)
-        new = publishing.generation(2, apply.plan)
+        plan = first_plan(wanted)
+        decision = Decision((Verdict(None),), plan, Effect.APPLY, asker=0)
+        new = publishing.generation(2, plan)
         publisher.publish(new, SwapRequest([publishing.message], decision, apply), Outcome.APPLIED)
-        assert publishing.lifecycle.live is new and publisher.plan == apply.plan
+        assert publishing.lifecycle.live is new and publisher.plan == plan
     else:
         publisher.adopt(publishing.message, apply)
     assert publishing.told_early == [False], "the sender would still find the settings of before"

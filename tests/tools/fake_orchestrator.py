@@ -9,10 +9,10 @@ from typing import Any
 from sampled_topics import example
 from turnout.config import Settings, parse
 from turnout.config.configuration import Configuration
+from turnout.config.tables import first_plan
 from turnout.example.by_example import source_json
 from turnout.plan.control import ApplyRequest, ControlMessage, ControlRejected, Outcome
 from turnout.plan.control_parsing import parse_message
-from turnout.store.config_history import as_json
 from turnout.store.ledger import MessageRecord
 from turnout.swap.applies import apply_of, record_of
 from turnout.swap.control_queue import QueuedMessage, Reply
@@ -135,9 +135,9 @@ class ApplyingOrchestrator(FakeOrchestrator):
         try:
             if isinstance(parsed, ControlRejected):
                 raise parsed
-            found = apply_of(self.configuration, parsed, self.configuration.first_plan())
+            found, _ = apply_of(self.configuration, parsed, first_plan(self.configuration.settings))
             outcome = Outcome.APPLIED if found.changes and not request.dry_run else Outcome.UNCHANGED
-            answer = Reply(outcome, "decided", 1, report={"changes": as_json(found.changes)})
+            answer = Reply(outcome, "decided", 1, report=found.report)
             if outcome is Outcome.APPLIED:
                 self.configuration.adopt(found.settings)
         except ControlRejected as error:

@@ -134,6 +134,7 @@ class FedGeneration:
         self._take_up()
 
     def _take_up(self) -> None:
+        from turnout.spark.jvm.checkpoints import LocalFolder
         from turnout.spark.writing import Reading, Writer
 
         self.tables = GenerationTables(self.database, self._number, self._layout)
@@ -141,7 +142,7 @@ class FedGeneration:
         self.writer = Writer(
             self._spark,
             self.tables,
-            Reading(self.start, self.target, self._folder / "checkpoint", 1000),
+            Reading(self.start, self.target, LocalFolder(self._folder / "checkpoint"), 1000),
             self.decoder,
             None,
             Quiet(),

@@ -65,6 +65,10 @@ class SettingChange(Answer):
         return f"{self.path}: {_brief(self.before)} -> {_brief(self.after)}"
 
 
+def as_json(changes: Iterable[SettingChange]) -> list[dict[str, Any]]:
+    return [change.model_dump(mode="json") for change in changes]
+
+
 def needs_of(path: SettingPath) -> Needs:
     """What a setting needs, by its own entry or that of the nearest section above it."""
     for length in range(len(path), 0, -1):

@@ -4,19 +4,18 @@ It knows the settings of now, those of any generation, and what a text that is t
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from turnout.config import document as yaml_document
 from turnout.config import secrets, sent
-from turnout.config.changes import SECTIONS, Needs, SettingChange, compare
+from turnout.config.changes import SECTIONS, Needs, SettingChange, as_json, compare
 from turnout.config.loading import completed, document_of, parse, read_document
 from turnout.config.output_checks import fitting_alerts
 from turnout.config.server import ApplyAccess
 from turnout.config.settings import FileOrigin, Settings
-from turnout.config.tables import first_plan
+from turnout.config.tables import sections_of
 from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.control_parsing import is_text
 from turnout.plan.plan import Plan
@@ -37,14 +36,6 @@ def _kept_text(document: Mapping[str, Any]) -> str:
     return yaml_document.to_yaml(secrets.redacted(document))
 
 
-def sections_of(settings: Settings) -> str:
-    """The sections that belong to a generation, as the text that a plan has."""
-    origin = settings.origin
-    if origin is None:
-        return ""
-    return json.dumps({name: origin.document[name] for name in SECTIONS if name in origin.document})
-
-
 @dataclass(frozen=True, slots=True)
 class Proposed:
     """Settings that are to be applied, and how they differ from those in force."""
@@ -55,6 +46,16 @@ class Proposed:
 
     def needs(self, needs: Needs) -> list[SettingChange]:
         return [change for change in self.changes if change.needs is needs]
+
+    @property
+    def builds(self) -> bool:
+        """Whether a generation has to be built for them."""
+        return bool(self.needs(Needs.GENERATION))
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What the sender is told of it."""
+        return {"changes": as_json(self.changes)}
 
 
 def _with_sinks(sections: dict[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,7 +77,8 @@ class Configuration:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._listeners: list[Callable[[Settings], None]] = []
-        self._others: OrderedDict[str, Settings] = OrderedDict()
+        # Each is replaced as a whole, because any thread may read it.
+        self._others: dict[str, Settings] = {}
         self._proposed: dict[str, Proposed] = {}
 
     def listen(self, listener: Callable[[Settings], None]) -> None:
@@ -87,15 +89,9 @@ class Configuration:
         """Put settings in force."""
         if settings is not self.settings:
             self.settings = settings
-            self._others.clear()
-            self._proposed = {}
+            self._others, self._proposed = {}, {}
             for listener in self._listeners:
                 listener(settings)
-
-    def first_plan(self) -> Plan:
-        """The plan of the file in force, before any control message."""
-        plan = first_plan(self.settings)
-        return replace(plan, sections=sections_of(self.settings))
 
     def of(self, plan: Plan) -> Settings:
         """The settings in force with the sections of a plan; ConfigError where these cannot be read any more."""
@@ -109,9 +105,7 @@ class Configuration:
             found = self._parsed(document)
             if alerts := fitting_alerts(self.settings, found):
                 found = self._parsed({**document, "alerts": {name: now["alerts"][name] for name in alerts}})
-            self._others[plan.sections] = found
-            while len(self._others) > _KEPT:
-                self._others.popitem(last=False)
+            self._others = dict([(plan.sections, found), *self._others.items()][:_KEPT])
         return found
 
     def proposed(self, text: str) -> Proposed:
@@ -123,7 +117,6 @@ class Configuration:
         if found is None or found.in_force is not in_force:
             settings = self._parsed(self._sent_document(text), text)
             found = Proposed(settings, compare(in_force, settings), in_force)
-            # A new dictionary, because other threads read the old one.
             self._proposed = dict([(text, found), *self._proposed.items()][:_KEPT])
         return found
 

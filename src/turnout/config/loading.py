@@ -5,7 +5,6 @@ Whether Kafka, Spark or the topics are really there is not asked here.
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from importlib import resources
 from itertools import islice
 from pathlib import Path
@@ -34,10 +33,8 @@ def load(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of a file and the environment; ConfigError has all their faults."""
     text = _read(path)
     document, wrong = _mapping(text, str(path))
-    settings = parse(document, path.parent, os.environ if environ is None else environ, text=text, wrong=wrong)
-    assert settings._origin is not None
-    settings._origin = replace(settings._origin, path=path.absolute())
-    return settings
+    environ = os.environ if environ is None else environ
+    return parse(document, path.parent, environ, text=text, wrong=wrong, path=path.absolute())
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -92,16 +89,16 @@ def parse(
     *,
     text: str = "",
     wrong: Iterable[str] = (),
+    path: Path | None = None,
 ) -> Settings:
     """The settings of a document whose relative paths start at `folder`; ConfigError has all faults.
 
     A secret that is written as in `known`, or as `***`, has the value that it has there. Faults name the lines of
-    `text`, which the document was read from; `wrong` are faults that reading it had.
+    `text`, which the document was read from; `wrong` are faults that reading it had, and `path` is its file.
     """
     written = completed(document)
     raw, origins, unread = yaml_document.override(written, Settings, environ)
     wrong = [*wrong, *unread]
-    held = frozenset(secrets.variables(raw, origins))
     kept, hidden, unknown = secrets.kept(raw, known)
     filled, unset = yaml_document.substitute(kept, environ, {**origins, **hidden})
     filled, unfetched = secrets.fetch(filled, folder, environ)
@@ -130,8 +127,9 @@ def parse(
     if settings is None or wrong:
         raise ConfigError(yaml_document.unfilled(wrong, raw, filled))
     settings = _with_java_options(settings)
-    settings._secret_variables = held
-    settings._origin = FileOrigin(written, raw, filled, folder, dict(environ), known.path if known else None)
+    path = known.path if known else path
+    variables = frozenset(secrets.variables(raw, origins))
+    settings._origin = FileOrigin(written, raw, filled, folder, dict(environ), variables, path)
     return settings
 
 

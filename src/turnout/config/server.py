@@ -177,10 +177,8 @@ def is_protected(address: str) -> bool:
 
 def oidc_faults(path: SettingPath, oidc: OidcSettings) -> Faults:
     if not is_protected(oidc.issuer):
-        yield (
-            (*path, "issuer"),
-            "must be https, or others on the network could forge sign-ins; use http on loopback only",
-        )
+        risk = "others on the network could forge sign-ins"
+        yield (*path, "issuer"), f"must be https, or {risk}; use http on loopback only"
     if urlsplit(oidc.issuer).query or urlsplit(oidc.issuer).fragment:
         yield (*path, "issuer"), "must have no ? and no #; write it as the issuer's discovery document does"
     if oidc.ca_file is not None and not oidc.issuer.startswith("https:"):

@@ -385,6 +385,7 @@ class FileOrigin:
     """With variables and secrets in place."""
     folder: Path
     environ: Mapping[str, str]
+    secret_variables: frozenset[str]
     path: Path | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -426,7 +427,6 @@ class Settings(Section):
     data_dir: Located = Field(Path("turnout-data"), validate_default=True)
     """Where the store and the checkpoints are; made readable for the user of the process alone (700, its files
     600)."""
-    _secret_variables: frozenset[str] = PrivateAttr(default=frozenset())
     _origin: FileOrigin | None = PrivateAttr(default=None)
 
     @property
@@ -450,7 +450,7 @@ class Settings(Section):
     @property
     def secret_variables(self) -> frozenset[str]:
         """The environment variables that secrets came from; programs that Turnout starts must not see them."""
-        return self._secret_variables
+        return self._origin.secret_variables if self._origin else frozenset()
 
     @property
     def origin(self) -> FileOrigin | None:

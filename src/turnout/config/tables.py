@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from turnout.config.changes import SECTIONS
 from turnout.config.settings import MAX_ROWS_PER_KEY, Format, Settings, SourceSettings
 from turnout.plan.chains import Chain, chain_of
 from turnout.plan.plan import Plan, Start
@@ -20,7 +21,14 @@ def first_plan(settings: Settings) -> Plan:
         topics={name: source.topic for name, source in settings.sources.items()},
         joins={name: join for name, view in settings.views.items() if (join := view.first_join) is not None},
         start=settings.start,
+        sections=sections_of(settings),
     )
+
+
+def sections_of(settings: Settings) -> str:
+    """The sections that belong to a generation, as the text that a plan has; empty where there is no file."""
+    document = settings.origin.document if settings.origin else {}
+    return json.dumps({name: document[name] for name in SECTIONS if name in document}) if document else ""
 
 
 def plan_after(plan: Plan, old: Settings, new: Settings) -> Plan:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from turnout.decode.columns import Day, Moment
 from turnout.plan.times import record_time_text
@@ -33,6 +33,15 @@ _MOST_BITS = math.ceil(_MOST_DIGITS * math.log2(10))
 _EXACT = Context(prec=_MOST_DIGITS + 1)
 
 
+class _Size(NamedTuple):
+    """How small and how large values of a type can be."""
+
+    least_bytes: float
+    """The fewest bytes that a value takes; infinite where it has no end."""
+    empty_values: float
+    """How many values without bytes it has, besides those that come after a byte of a union or a list."""
+
+
 def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], Mapping[str, Any] | str]:
     """What reads records of this schema; ValueError where it is none. A reason stands in place of a bad record."""
     import fastavro
@@ -46,12 +55,13 @@ def reader(definition: Definition, columns: Sequence[str]) -> Callable[[bytes], 
         raise ValueError(str(error).partition("\n")[0] or type(error).__name__) from error
     if len(named) > _MOST_TYPES:
         raise ValueError(f"it has more than {_MOST_TYPES:,} named types")
-    smallest, empty = _of_named(_least_bytes, named, math.inf), _of_named(_empty_values, named, 0)
+    known = _sizes_of(named)
     types = list(_types([schema, *named.values()]))
-    if any(_empty_values(kind, empty) > _MOST_EMPTY * (1 + _least_bytes(kind, smallest)) for kind in types):
+    sizes = [_size(kind, known) for kind in types]
+    if any(size.empty_values > _MOST_EMPTY * (1 + size.least_bytes) for size in sizes):
         raise ValueError("it has a type that is mostly values without bytes, so it can be of any size")
     arrays = [kind for kind in types if isinstance(kind, dict) and "items" in kind]
-    if any(_least_bytes(array["items"], smallest) == 0 for array in arrays):
+    if any(_size(array["items"], known).least_bytes == 0 for array in arrays):
         raise ValueError("it has an array whose items take no bytes, so it can have any length")
     recursive = is_recursive(named)
     fastavro.read.LOGICAL_READERS.update({f"{kind}-{_OWN}{name}": read for (kind, name), read in _READERS.items()})
@@ -149,45 +159,31 @@ def is_recursive(named: Mapping[str, Any]) -> bool:
     return bool(parts)
 
 
-def _of_named(measure: Callable[..., float], named: Mapping[str, Any], first: float) -> dict[str, float]:
-    """Measure each named type by what is known of the others, again until nothing changes; `first` is known of all."""
-    known = dict.fromkeys(named, first)
+def _sizes_of(named: Mapping[str, Any]) -> dict[str, _Size]:
+    """The size of each named type, by what is known of the others, again until nothing changes."""
+    known = dict.fromkeys(named, _Size(math.inf, 0))
     for _ in named:
-        before, known = known, {name: measure(schema, known, own=name) for name, schema in named.items()}
+        before, known = known, {name: _size(schema, known, own=name) for name, schema in named.items()}
         if known == before:
             break
     return known
 
 
-def _least_bytes(kind: Any, named: Mapping[str, float], own: str | None = None) -> float:
-    """The fewest bytes that a value of a type takes; infinite where it has no end."""
+def _size(kind: Any, named: Mapping[str, _Size], own: str | None = None) -> _Size:
     if isinstance(kind, str):
         fixed = {"null": 0, "float": 4, "double": 8}
-        return named[kind] if kind in named else fixed.get(kind, 1)
+        return named.get(kind, _Size(fixed.get(kind, 1), kind == "null"))
     if isinstance(kind, list):
-        return 1 + min((_least_bytes(branch, named) for branch in kind), default=0)
+        return _Size(1 + min((_size(branch, named).least_bytes for branch in kind), default=0), 0)
     name = kind.get("name")
     if own is None and name in named:
         return named[name]
     if kind["type"] in ("record", "error"):
-        return sum(_least_bytes(field["type"], named) for field in kind["fields"])
+        fields = [_size(field["type"], named) for field in kind["fields"]]
+        return _Size(sum(one.least_bytes for one in fields), 1.0 + sum(one.empty_values for one in fields))
     if kind["type"] == "fixed":
-        return int(kind["size"])
-    return _least_bytes(kind["type"], named)
-
-
-def _empty_values(kind: Any, named: Mapping[str, float], own: str | None = None) -> float:
-    """How many values without bytes a type has, besides those that come after a byte of a union or a list."""
-    if isinstance(kind, str):
-        return named.get(kind, kind == "null")
-    if isinstance(kind, list):
-        return 0
-    name = kind.get("name")
-    if own is None and name in named:
-        return named[name]
-    if kind["type"] in ("record", "error"):
-        return 1.0 + sum(_empty_values(field["type"], named) for field in kind["fields"])
-    return kind["size"] < 1 if kind["type"] == "fixed" else _empty_values(kind["type"], named)
+        return _Size(int(kind["size"]), kind["size"] < 1)
+    return _size(kind["type"], named)
 
 
 def _types(node: Any) -> Iterator[Any]:

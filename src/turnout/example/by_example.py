@@ -29,6 +29,7 @@ from turnout.errors import ConfigError, TurnoutError
 from turnout.example.suggestion import Source, Suggestion, View, suggest
 from turnout.example.topic_example import TopicExample, counted, look_at
 from turnout.kafka.topics import Topics
+from turnout.plan.control import clipped
 from turnout.plan.joins import KNOWN_JOINS
 from turnout.plan.plan import parse_topic
 from turnout_client.column_types import KNOWN_TYPES
@@ -117,7 +118,7 @@ def _control_note(settings: Settings) -> list[str]:
 
 def _described(source: Source) -> dict[str, Any]:
     columns = {column.name: column.kind for column in source.columns}
-    return {"topic": source.example.topic, "key": source.key.column.name, "columns": columns, "rows": source.rows[0]}
+    return {"topic": source.example.topic, "key": source.key.name, "columns": columns, "rows": source.rows[0]}
 
 
 def new_source(topic: str, settings: Settings, records: int, timeout_seconds: float) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def source_json(example: TopicExample, settings: Settings) -> dict[str, Any]:
         "tombstones": example.tombstones,
         "columns": [{"name": one.name, "type": one.kind, "evidence": one.evidence} for one in source.columns],
         "leftOut": [{"name": name, "reason": why} for name, why in example.left_out.items()],
-        "key": {"value": source.key.column.name, "evidence": source.key.evidence},
+        "key": {"value": source.key.name, "evidence": source.key.evidence},
         "rows": {"value": source.rows[0], "evidence": source.rows[1]},
         "views": [view.name for view in suggestion.views],
         "yaml": parts(suggestion),
@@ -216,7 +217,7 @@ def parts(suggestion: Suggestion) -> str:
         for view in suggestion.views:
             lines += _view(view)
         for source in suggestion.alone:
-            why = f"no other source has the key {source.key.column.name} with the type {source.key_kind}"
+            why = f"no other source has the key {source.key.name} with the type {source.key.kind}"
             lines.append(_comment("", f"{source.name} is in no view: {why}"))
     return "\n".join([*lines, ""])
 
@@ -240,7 +241,7 @@ def _source(source: Source) -> Iterator[str]:
     yield f"  {quoted(source.name)}:"
     yield _line(f"    topic: {quoted(example.topic)}", topic_summary(example))
     yield f"    table: {source.table}"
-    yield _line(f"    key: {_value(source.key.column.name)}", source.key.evidence)
+    yield _line(f"    key: {_value(source.key.name)}", source.key.evidence)
     if example.format is not Format.JSON:
         yield _line(f"    format: {example.format}", "by the schema registry")
     yield "    columns:"
@@ -264,7 +265,7 @@ def _view(view: View) -> Iterator[str]:
 def _no_view(suggestion: Suggestion) -> str:
     if len(suggestion.sources) == 1:
         return "one source, so there is nothing to join"
-    keys = ", ".join(f"{source.key.column.name} ({source.key_kind}) of {source.name}" for source in suggestion.sources)
+    keys = ", ".join(f"{source.key.name} ({source.key.kind}) of {source.name}" for source in suggestion.sources)
     return f"views join sources by keys of one name and type; found: {keys}"
 
 
@@ -286,4 +287,4 @@ def _line(text: str, comment: str) -> str:
 
 def _comment(indent: str, text: str) -> str:
     shown = "".join(sign if sign.isprintable() else "\N{MIDDLE DOT}" for sign in text)
-    return f"{indent}# {shown if len(shown) <= _LONGEST_COMMENT else shown[:_LONGEST_COMMENT] + '...'}"
+    return f"{indent}# {clipped(shown, _LONGEST_COMMENT)}"

@@ -30,20 +30,12 @@ KnownSources = Mapping[str, SourceSettings]
 """The sources of the file that is there: a topic that shares the key of one can be joined with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """The likely key of a topic."""
-
-    column: InferredColumn
-    evidence: str
-
-
-def likely_key(example: TopicExample, others: Mapping[str, TopicExample], known: KnownSources) -> Key:
-    """The column with the most evidence; `others` are the other topics by the names of their sources."""
+def likely_key(example: TopicExample, others: Mapping[str, TopicExample], known: KnownSources) -> InferredColumn:
+    """The likely key of a topic, with the evidence for that; `others` are the topics of the other sources, by name."""
     candidates = [column for column in example.columns if column.exact] or list(example.columns)
     ordered = sorted(candidates, key=lambda column: -_score(column, example, others, known))
     first, *rest = ordered
-    return Key(first, ", ".join(_evidence(first, rest, example, others, known)))
+    return replace(first, evidence=", ".join(_evidence(first, rest, example, others, known)))
 
 
 def shared(column: InferredColumn, others: Mapping[str, TopicExample]) -> Iterator[tuple[str, InferredColumn, int]]:
@@ -110,18 +102,14 @@ def _evidence(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source for a topic; `rows` and `key` with the evidence for them."""
+    """A source for a topic. `key` is one of its columns, and `rows` what is kept, each with the evidence for that."""
 
     name: str
     table: str
     example: TopicExample
     columns: tuple[InferredColumn, ...]
-    key: Key
+    key: InferredColumn
     rows: tuple[str, str]
-
-    @property
-    def key_kind(self) -> str:
-        return next(column.kind for column in self.columns if column.name == self.key.column.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +154,13 @@ def suggest(
         name: likely_key(example, {other: one for other, one in named.items() if other != name}, known)
         for name, example in named.items()
     }
-    kinds = {name: _kind_of_key(name, keys, known) for name in named}
     taken = {table.lower() for table in tables}
     sources = []
     for name, example in named.items():
         table = _free(f"{name}_ui", taken)
-        columns = tuple(_retyped(c, kinds[name]) if c.name == keys[name].column.name else c for c in example.columns)
-        sources.append(Source(name, table, example, columns, keys[name], _rows(example, keys[name].column.name)))
+        key = replace(keys[name], kind=_kind_of_key(name, keys, known))
+        columns = tuple(_retyped(one, key.kind) if one.name == key.name else one for one in example.columns)
+        sources.append(Source(name, table, example, columns, key, _rows(example, key.name)))
     return Suggestion(tuple(sources), tuple(_views(sources, known, taken)))
 
 
@@ -198,10 +186,10 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _kind_of_key(name: str, keys: Mapping[str, Key], known: KnownSources) -> str:
+def _kind_of_key(name: str, keys: Mapping[str, InferredColumn], known: KnownSources) -> str:
     """The type of a source's key: one that all sources with this key can have, so that views can join them."""
-    own = keys[name].column
-    same = [key.column for other, key in keys.items() if key.column.name == own.name and other != name]
+    own = keys[name]
+    same = [key for other, key in keys.items() if key.name == own.name and other != name]
     fixed = {one.columns[one.key].name for one in known.values() if one.key == own.name}
     if not fixed and any(column.exceptions for column in (own, *same)):
         return "string"  # a key that does not fit its type is null, and a null key matches nothing
@@ -238,7 +226,7 @@ def _rows(example: TopicExample, key: str) -> tuple[str, str]:
 def _views(sources: Sequence[Source], known: KnownSources, taken: set[str]) -> Iterator[View]:
     groups: dict[tuple[str, str], list[Source]] = {}
     for source in sources:
-        groups.setdefault((source.key.column.name, source.key_kind), []).append(source)
+        groups.setdefault((source.key.name, source.key.kind), []).append(source)
     joinable: dict[tuple[str, str], list[str]] = {place: [] for place in groups}
     for name, one in known.items():
         joinable.get((one.key, one.columns[one.key].name), []).append(name)
@@ -264,6 +252,6 @@ def _clash(left: Source, rights: Mapping[str, tuple[str, ...]], on: str) -> bool
 
 
 def _matches(left: Source, rights: Sequence[Source]) -> str:
-    ours = left.key.column.values
-    parts = [f"{len(ours & right.key.column.values):,} are in {right.name}" for right in rights]
+    ours = left.key.values
+    parts = [f"{len(ours & right.key.values):,} are in {right.name}" for right in rights]
     return f"of the {counted(len(ours), 'value')} in {left.name}, {', '.join(parts)}" if parts else ""

@@ -27,6 +27,7 @@ from turnout.decode.shape import SourceShape
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import is_compacted
 from turnout.kafka.topics import TIMEOUT_SECONDS, Topics, TopicSample
+from turnout.plan.control import clipped
 from turnout.schemas.registry import RegisteredSchema, SchemaRegistry
 from turnout.schemas.source_schemas import definition_of
 from turnout_client.column_types import COLUMN_TYPES, ColumnType
@@ -322,7 +323,7 @@ def infer(name: str, values: Sequence[Any], records: int, declared: str | None =
     kind = declared or _chosen(given, words)
     texts = frozenset(map(text_of, given))
     fit = fit_of(kind)
-    fitting = [value for value in given if fit(value) is not None]
+    fitting = _fitting(kind, given)
     exceptions = [value for value in given if fit(value) is None]
     evidence = [f"{len(given):,} of {records:,} records", *_noted(name, kind, fitting, words, len(texts))]
     if exceptions:
@@ -343,14 +344,10 @@ def _word(value: Any) -> str:
     return _WORDS.get(type(value), "other value")
 
 
-def _fits(kind: str, values: Sequence[Any]) -> bool:
-    return _fitting(kind, values) == len(values)
-
-
-def _fitting(kind: str, values: Sequence[Any]) -> int:
-    """How many of the values fit a type."""
+def _fitting(kind: str, values: Sequence[Any]) -> list[Any]:
+    """The values that fit a type."""
     fit = fit_of(kind)
-    return sum(fit(value) is not None for value in values)
+    return [value for value in values if fit(value) is not None]
 
 
 def _chosen(values: Sequence[Any], words: Counter[str]) -> str:
@@ -360,7 +357,7 @@ def _chosen(values: Sequence[Any], words: Counter[str]) -> str:
         members = [value for value in values if _word(value) in family]
         if members and len(members) >= least:
             kind = _of_family(members, set(words) & family, least)
-            return kind if _fitting(kind, members) >= least else "string"
+            return kind if len(_fitting(kind, members)) >= least else "string"
     return "string"
 
 
@@ -372,21 +369,20 @@ def _of_family(values: Sequence[Any], words: set[str], least: float) -> str:
         return _number(values, words, least)
     if words == {"text"}:
         return _text(values, least)
-    return "date" if words == {"date"} and _fits("date", values) else "timestamp"
+    return "date" if words == {"date"} and len(_fitting("date", values)) == len(values) else "timestamp"
 
 
 def _number(values: Sequence[Any], words: set[str], least: float) -> str:
     if words == {"whole number"}:
         kinds = ("int64", f"decimal({_DIGITS},0)")
-        whole = next((kind for kind in kinds if _fits(kind, values)), None)
-        return whole or next((kind for kind in kinds if _fitting(kind, values) >= least), "string")
-    fit = fit_of("double")
-    values = [value for value in values if fit(value) is not None]
+        whole = next((kind for kind in kinds if len(_fitting(kind, values)) == len(values)), None)
+        return whole or next((kind for kind in kinds if len(_fitting(kind, values)) >= least), "string")
+    values = _fitting("double", values)
     if all(map(_keeps_digits, values)):
         return "double"
     scale = max(map(_scale, values))
     exact = f"decimal({_DIGITS},{scale})"
-    return exact if 0 <= scale <= _DIGITS and _fits(exact, values) else "double"
+    return exact if 0 <= scale <= _DIGITS and _fitting(exact, values) == values else "double"
 
 
 def _keeps_digits(value: Any) -> bool:
@@ -409,10 +405,10 @@ def _scale(value: Any) -> int:
 
 def _text(values: Sequence[str], least: float) -> str:
     dates = [value for value in values if _DATE.fullmatch(value)]
-    if _fitting("date", dates) >= least:
+    if len(_fitting("date", dates)) >= least:
         return "date"
     moments = [value for value in values if _MOMENT.fullmatch(value)]
-    return "timestamp" if _fitting("timestamp", moments) >= least else "string"
+    return "timestamp" if len(_fitting("timestamp", moments)) >= least else "string"
 
 
 def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], distinct: int) -> list[str]:
@@ -431,7 +427,7 @@ def _noted(name: str, kind: str, given: Sequence[Any], words: Counter[str], dist
 
 def _excepted(values: Sequence[Any]) -> str:
     """How many values are exceptions, and the most frequent of them."""
-    frequent = Counter(_shortened(json_of(value)) for value in values).most_common(_EXCEPTIONS_SHOWN)
+    frequent = Counter(clipped(json_of(value), _LONGEST_SHOWN) for value in values).most_common(_EXCEPTIONS_SHOWN)
     more = ", ..." if sum(times for _, times in frequent) < len(values) else ""
     shown = ", ".join(text if times == 1 else f"{text} ({times:,}x)" for text, times in frequent)
     return f"{len(values):,} do not fit: {shown}{more}"
@@ -439,7 +435,7 @@ def _excepted(values: Sequence[Any]) -> str:
 
 def _range(kind: str, given: Sequence[Any]) -> str:
     fit = fit_of(kind)
-    least, most = (_shortened(text_of(chosen(given, key=fit))) for chosen in (min, max))
+    least, most = (clipped(text_of(chosen(given, key=fit)), _LONGEST_SHOWN) for chosen in (min, max))
     return least if least == most else f"{least} to {most}"
 
 
@@ -451,7 +447,3 @@ def _hint(name: str, kind: str, given: Sequence[Any]) -> list[str]:
     if all(_YEARS[0] <= int(value) // 1000 < _YEARS[1] for value in given):
         return ["milliseconds since 1970? timestamp takes seconds, or texts such as 2026-01-31T12:00:00Z"]
     return []
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -26,9 +26,8 @@ _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 10, 62, 64
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why Kafka cannot be used: a code for programs, a text and a remedy for people."""
+    """Why Kafka cannot be used, and what to do."""
 
-    code: str
     text: str
     hint: str
 
@@ -37,47 +36,38 @@ class Cause:
 
 
 CREDENTIALS = Cause(
-    "wrong_credentials",
     "the broker refused the user name or the password",
     "correct auth.username and auth.password, and check that auth.mechanism is that of the user",
 )
 TOKEN_REFUSED = Cause(
-    "token_refused_by_broker",
     "the broker refused the token",
     "check that its issuer, audience and scope are those that the broker expects (auth.oauth)",
 )
 CLIENT_CERTIFICATE = Cause(
-    "client_certificate_refused",
     "the broker did not accept Turnout's client certificate: it has none, it has expired, or its authority is unknown",
     "give a valid one with auth.certificate_file and auth.key_file, or auth.keystore_file",
 )
 EXPIRED = Cause(
-    "certificate_expired",
     "the broker's certificate has expired",
     "have it renewed on the broker; no setting of Turnout helps",
 )
 UNTRUSTED = Cause(
-    "certificate_not_trusted",
     "the broker's certificate is of an authority that is not trusted",
     "give the PEM file of that authority as auth.ca_file",
 )
 WRONG_NAME = Cause(
-    "certificate_of_another_name",
     "the broker's certificate is not for the name in bootstrap_servers",
     "use the name that the certificate has, or set auth.verify_hostname: false",
 )
 NO_SUCH_NAME = Cause(
-    "name_not_resolved",
     "the name of the broker is not known",
     "correct bootstrap_servers, or check that this machine can look up names of that network",
 )
 NOT_RUNNING = Cause(
-    "connection_refused",
     "nothing listens at that address",
     "start the broker, or correct the port in bootstrap_servers",
 )
 TOPIC_DENIED = Cause(
-    "topic_denied",
     "the topic may not be read with Turnout's Kafka identity",
     "grant it Describe and Read on the topic, or name another topic",
 )
@@ -107,7 +97,7 @@ def cause_in(words: str) -> Cause | None:
     if "mechanism" in words and (found := _MECHANISMS.search(words)):
         has = (found[1] or found[2]).strip()
         text = f"the broker does not have this SASL mechanism (it has: {has})"
-        return Cause("wrong_mechanism", text, "choose another auth.mechanism")
+        return Cause(text, "choose another auth.mechanism")
     return next((cause for pattern, cause in _WORDS if re.search(pattern, words, re.IGNORECASE)), None)
 
 
@@ -135,7 +125,7 @@ def explain(kafka: KafkaSettings, words: str = "") -> Cause | None:
 
 def cause_of(kafka: KafkaSettings, words: str, hint: str) -> Cause:
     """Explain a failure; without a known cause by the client's own words, secrets masked, and `hint`."""
-    return explain(kafka, words) or Cause("unknown", without_secrets(words, kafka), hint)
+    return explain(kafka, words) or Cause(without_secrets(words, kafka), hint)
 
 
 def walk(kafka: KafkaSettings) -> Cause | None:
@@ -158,9 +148,7 @@ def _walk_to(host: str, port: int, kafka: KafkaSettings) -> Cause | None:
     try:
         link = socket.create_connection((host, port), SECONDS)
     except TimeoutError:
-        return Cause(
-            "no_answer", f"{host}:{port} does not answer", "check that firewalls and proxies let this machine through"
-        )
+        return Cause(f"{host}:{port} does not answer", "check that firewalls and proxies let this machine through")
     except OSError as error:
         return replace(NOT_RUNNING, text=f"nothing listens at {host}:{port} ({error.strerror or type(error).__name__})")
     with link:
@@ -183,7 +171,7 @@ def _plain(link: socket.socket) -> Cause | None:
     context.verify_mode = ssl.CERT_NONE
     try:
         with context.wrap_socket(link):
-            return Cause("port_speaks_tls", "the broker's port speaks TLS", "use auth.protocol SSL or SASL_SSL")
+            return Cause("the broker's port speaks TLS", "use auth.protocol SSL or SASL_SSL")
     except OSError:
         return None
 
@@ -195,9 +183,9 @@ def _secure(link: socket.socket, host: str, auth: AuthSettings) -> Cause | None:
         if auth.certificate_file is not None:
             context.load_cert_chain(auth.certificate_file, auth.key_file, revealed(auth.key_password))
     except (OSError, ValueError) as error:
-        return Cause("bad_files", f"the files of auth cannot be used ({_reason(error)})", "correct them")
+        return Cause(f"the files of auth cannot be used ({_reason(error)})", "correct them")
     except TurnoutError as error:
-        return Cause("bad_files", error.message, error.hint)
+        return Cause(error.message, error.hint)
     try:
         with context.wrap_socket(link, server_hostname=host) as secured:
             return None if auth.keystore_file is not None else _complaint(secured)
@@ -207,7 +195,6 @@ def _secure(link: socket.socket, host: str, auth: AuthSettings) -> Cause | None:
         if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
             return CLIENT_CERTIFICATE
         return Cause(
-            "port_without_tls",
             f"the broker's port does not speak TLS ({_reason(error)})",
             "use the port of its TLS listener, or auth.protocol PLAINTEXT or SASL_PLAINTEXT",
         )
@@ -253,7 +240,6 @@ def ask_for_token(oauth: OAuthSettings) -> Cause | None:
         said = f": {masked(words, [oauth.client_secret.get_secret_value()])}"[:200] if words else ""
         why = f"HTTP {answer.status_code}{said}"
     return Cause(
-        "token_refused",
         f"{where} gave no token ({why})",
         "correct auth.oauth: token_endpoint, client_id, client_secret and scope",
     )
@@ -264,14 +250,12 @@ def _endpoint_down(where: str, error: BaseException) -> Cause:
         error = before
     if isinstance(error, ssl.SSLCertVerificationError):
         return Cause(
-            "token_endpoint_not_trusted",
             f"{where} has a certificate that is not trusted ({error.verify_message})",
             "give the PEM file of its authority as auth.oauth.ca_file, or have the certificate renewed",
         )
     if isinstance(error, socket.gaierror):
-        return Cause("token_endpoint_name", f"{where}: its name is not known", "correct auth.oauth.token_endpoint")
+        return Cause(f"{where}: its name is not known", "correct auth.oauth.token_endpoint")
     return Cause(
-        "token_endpoint_down",
         f"{where} cannot be reached ({_reason(error)})",
         "check that it runs and that this machine may reach it, or correct auth.oauth.token_endpoint",
     )

@@ -26,8 +26,8 @@ RESTING_SECONDS = 0.05
 RESTS_AFTER_SECONDS = 3.0
 LOOK_SECONDS = 2.0
 """How often to ask whether topics were created or deleted, or got partitions."""
-
-_QUESTION_SECONDS = 2.0
+QUESTION_SECONDS = 2.0
+"""How long Kafka may take to say where topics end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,30 +93,21 @@ class LagMeter:
         return Measurement(sum(lags.values()), ends, lags, rate, None, measured=True)
 
 
-class EndWatch:
-    """Waits until topics have more than was read; for any thread, one question at a time."""
+def wait_for_more(client: Topics, topics: Sequence[str], read: Offsets, stopped: threading.Event) -> None:
+    """Return when a partition ends elsewhere than where it was read to, or partitions came or went.
 
-    def __init__(self, kafka: KafkaSettings) -> None:
-        self._topics = Topics(kafka, _QUESTION_SECONDS)
-
-    def wait_for_more(self, topics: Sequence[str], read: Offsets, stopped: threading.Event) -> None:
-        """Return when a partition ends elsewhere than where it was read to, or partitions came or went.
-
-        Also when Kafka does not answer, since the reader then reports why, and when `stopped` is set.
-        """
-        began = looked = time.monotonic()
-        while not stopped.is_set():
-            try:
-                if self._topics.ends(read.next) != read.next:
-                    return
-                if time.monotonic() - looked > LOOK_SECONDS:
-                    looked = time.monotonic()
-                    if self._topics.partitions(topics) != set(read.next):
-                        return
-            except TurnoutError:
+    Also when Kafka does not answer, since the reader then reports why, and when `stopped` is set. For any thread.
+    """
+    began = looked = time.monotonic()
+    while not stopped.is_set():
+        try:
+            if client.ends(read.next) != read.next:
                 return
-            resting = time.monotonic() - began > RESTS_AFTER_SECONDS
-            stopped.wait(RESTING_SECONDS if resting else PROMPT_SECONDS)
-
-    def close(self) -> None:
-        self._topics.close()
+            if time.monotonic() - looked > LOOK_SECONDS:
+                looked = time.monotonic()
+                if client.partitions(topics) != set(read.next):
+                    return
+        except TurnoutError:
+            return
+        resting = time.monotonic() - began > RESTS_AFTER_SECONDS
+        stopped.wait(RESTING_SECONDS if resting else PROMPT_SECONDS)

@@ -1,7 +1,7 @@
 """What Kafka's topics hold: their names, the offsets a build starts at and aims for, and samples of their records.
 
-It only looks: nothing is created, committed or written, and no consumer group is joined. Every question is
-answered within `timeout_seconds`, or ends in a TurnoutError that says what to do.
+Nothing is committed or written, and no consumer group is joined; only the command line has topics created. Every
+question is answered within `timeout_seconds`, or ends in a TurnoutError that says what to do.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from turnout.kafka.clients import (
     MISSING,
     NO_LEADER_YET,
     Partition,
+    TopicAdmin,
     describe,
     read_offsets,
     renewed_consumer,
@@ -31,7 +32,7 @@ from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, caus
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout.plan.nearest import did_you_mean
 from turnout.plan.offsets import Offsets
-from turnout.plan.plan import Start
+from turnout.plan.plan import Start, parse_topic
 
 TIMEOUT_SECONDS = 10.0
 # A topic that was just made has no leaders for a moment; one that stays so long without them has lost a broker.
@@ -169,8 +170,7 @@ class Topics:
                     found[topic, partition, offset] = "it was not read in time"
             while waiting and time.monotonic() < self._until:
                 begin = {place: offsets.pop() for place, offsets in islice(waiting.items(), _READ_TOGETHER)}
-                unreadable: list[Unreadable] = []
-                messages, _ = self._read(begin, {place: at + 1 for place, at in begin.items()}, 1, unreadable)
+                messages, unreadable, _ = self._read(begin, {place: at + 1 for place, at in begin.items()}, 1)
                 if time.monotonic() < self._until:
                     found |= dict.fromkeys((*place, at) for place, at in begin.items())
                 found |= {(*place, begin[place]): reason for place, reason in unreadable}
@@ -187,7 +187,7 @@ class Topics:
             low, window, searched = self._at(dict.fromkeys(ends, AT_LOW)), _FIRST_SEARCHED, 0
             while left := {place: end for place, end in ends.items() if end > low[place]}:
                 ends = {place: max(low[place], end - window) for place, end in left.items()}
-                messages, full = self._read(ends, left, window, [])
+                messages, _, full = self._read(ends, left, window)
                 searched, window = searched + window, 2 * window
                 enough = look(messages)
                 if enough or full or searched >= MOST_SEARCHED or time.monotonic() >= self._until:
@@ -273,8 +273,7 @@ class Topics:
         window = count
         while True:
             begin = {place: max(low[place], end[place] - window) for place in end}
-            unreadable: list[Unreadable] = []
-            messages, full = self._read(begin, end, count, unreadable)
+            messages, unreadable, full = self._read(begin, end, count)
             if full or len(messages) >= count or begin == low or time.monotonic() >= self._until:
                 break
             window *= 10
@@ -282,13 +281,13 @@ class Topics:
         return messages[-count:], unreadable
 
     def _read(
-        self, begin: Mapping[Partition, int], end: Mapping[Partition, int], keep: int, unreadable: list[Unreadable]
-    ) -> tuple[list[Message], bool]:
+        self, begin: Mapping[Partition, int], end: Mapping[Partition, int], keep: int
+    ) -> tuple[list[Message], list[Unreadable], bool]:
         """The newest `keep` records of each partition in the range, or of as much of it as time allows.
 
-        Also whether there were more bytes than are held: then the oldest are missing. `unreadable` gets an entry for
-        each record that is passed over.
+        Also those that are passed over, and whether there were more bytes than are held: then the oldest are missing.
         """
+        unreadable: list[Unreadable] = []
         kept: dict[Partition, deque[Message]] = {place: deque() for place in end if begin[place] < end[place]}
         left, held, full = set(kept), 0, False
         following = dict(begin)
@@ -324,7 +323,7 @@ class Topics:
         found = [message for messages in kept.values() for message in messages]
         if left and not found and not unreadable:
             raise self._unreachable("no record arrived in time")
-        return found, full
+        return found, unreadable, full
 
     def _assign(self, following: Mapping[Partition, int], places: Iterable[Partition]) -> None:
         self._consumer.assign([TopicPartition(*place, following[place]) for place in sorted(places)])
@@ -422,3 +421,21 @@ def unknown_topic(topic: str, known: Iterable[str], taken: Collection[str] = ())
     has = f" (has: {', '.join(others[:NAMES_SHOWN])}{more})" if others else ""
     hint = did_you_mean(topic, others, f"create it or name another{has}")
     return TurnoutError(code="unknown_topic", message=f"topic {topic!r} does not exist", hint=hint)
+
+
+def create_topic(kafka: KafkaSettings, name: str, partitions: int, *, compact: bool) -> None:
+    """Create a topic that somebody asks for, and return when it can be used."""
+    try:
+        parse_topic(name)
+    except ValueError as error:
+        raise TurnoutError("topic_refused", str(error), "choose another name") from None
+    with contextlib.closing(Topics(kafka)) as topics:
+        if name in topics.names():  # also tells why Kafka cannot be reached
+            raise TurnoutError("topic_exists", f"topic {name!r} already exists", "give another name")
+        config = {"cleanup.policy": "compact"} if compact else {}
+        try:
+            TopicAdmin(kafka, "settings", TIMEOUT_SECONDS).create(name, partitions, config)
+        except KafkaException as exception:
+            text = f"Kafka does not create topic {name!r} ({describe(exception.args[0])})"
+            hint = "give Turnout's Kafka identity the right to create topics, or ask somebody who has it"
+            raise TurnoutError("topic_refused", text, hint) from None

@@ -321,10 +321,8 @@ def replay(
             if message.publish:
                 now = _Replayed((*now.plans, plan), last=index)
             else:
-                verdict, now = (
-                    Verdict(Outcome.SUPERSEDED, UNPUBLISHED),
-                    replace(now, candidate=plan, candidate_at=index),
-                )
+                verdict = Verdict(Outcome.SUPERSEDED, UNPUBLISHED)
+                now = replace(now, candidate=plan, candidate_at=index)
             read |= _started(message, plan)
         verdicts.append(verdict)
     if now.last is not None:

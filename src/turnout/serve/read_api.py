@@ -58,7 +58,7 @@ from turnout.store.query.windows import (
     Window,
     WindowResult,
     list_tables,
-    newest_record,
+    open_snapshot,
     open_window,
     read_window,
     store_faults,
@@ -101,7 +101,8 @@ class Services:
         """The orchestrator's status, the time of the newest record, and the time now."""
         with store_faults("read"):
             status = self.orchestrator.status()
-            newest = newest_record(store or self.database)
+            with open_snapshot(store or self.database) as snapshot:
+                newest = snapshot.newest_record()
             return {**status, "newestRecord": None if newest is None else iso_text(newest), "time": datetime.now(UTC)}
 
 
@@ -288,7 +289,7 @@ class Api:
 
 
 def _sql_json(result: SqlResult) -> bytes:
-    fields = {**responses.sql_fields(result), "tables": result.tables}
+    fields = {**responses.sql_fields(result), "tables": list(result.positions)}
     return responses.json_object(fields, rows=responses.to_form("JSON", result.rows, responses.json_rows))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from turnout.decode.decoder import LARGEST_BYTES
 from turnout.decode.shape import Decoded
@@ -22,13 +23,12 @@ from turnout.errors import TurnoutError, first_line
 from turnout.plan.offsets import Offsets
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.schemas.source_schemas import Schemas
-from turnout.spark.jvm.checkpoints import folder_at
 from turnout.spark.jvm.java_errors import words_of, words_of_error
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
 from turnout.spark.read.live import LiveStream, WaitForMore
 from turnout.spark.read.readers import KafkaReaders
 from turnout.spark.views.runner import view_runner
-from turnout.spark.writing import Listener, Reading, Writer, send_dead_letters
+from turnout.spark.writing import Listener, Reading, Writer
 from turnout.store.generation_tables import GenerationTables
 
 log = logging.getLogger("turnout")
@@ -74,7 +74,6 @@ class GenerationQuery:
         self._stream: LiveStream | None = None
         self._failure: Exception | None = None
         self._failed_action = ""
-        self._checkpoint = folder_at(session, reading.checkpoint)
         decoder = RecordDecoder(tables.layout.sources, kafka.schemas, kafka.largest_bytes)
         options, live = self._options, lambda: view_runner(session).live
         self._readers = KafkaReaders(session, self._name, decoder, kafka.librdkafka, options, live)
@@ -95,7 +94,7 @@ class GenerationQuery:
         if built and not careful:
             self._start_stream()
             return
-        self._checkpoint.clear()
+        self._reading.checkpoint.clear()
         self._catch_up = CatchUp(
             self._name,
             self._readers.with_care() if careful else self._readers,
@@ -119,8 +118,8 @@ class GenerationQuery:
             self._stream = LiveStream(
                 self._readers, self._kafka.wait_for_more, self._listener.denied, self._writer.store
             )
-            start, most = read.for_start(ends), self._reading.max_records_per_batch
-            self._stream.start(self._options(), self._checkpoint, read, start, most)
+            checkpoint, most = self._reading.checkpoint, self._reading.max_records_per_batch
+            self._stream.start(self._options(), checkpoint, read, read.for_start(ends), most)
             # Whoever wanted to stop it meanwhile may have given up waiting.
             if self._stopping:
                 self._stream.stop(0.0)
@@ -150,12 +149,20 @@ class GenerationQuery:
         return piece.end
 
     def _send_dead_letters(self, topic: str, letters: pa.Table) -> None:
-        """Write bad records to a topic that is there: a Java producer that asks for it creates it at many brokers."""
+        """Send bad records to a topic of their own, with headers that say where each came from."""
+        # A Java producer that asks for a topic creates it at many brokers.
         if not self._kafka.ends([topic]).next:
             hint = "create it, or remove dead_letter_topic"
             raise TurnoutError("unknown_topic", f"topic {topic!r} (dead_letter_topic) does not exist", hint)
         self._failed_action = f"bad records cannot be written to topic {topic!r} (dead_letter_topic): "
-        send_dead_letters(self._session, topic, self._options(), letters)
+        headers = [
+            F.struct(F.lit(f"turnout.{name}").alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
+            for name in ("topic", "partition", "offset", "reason")
+        ]
+        # In one task: several would write side by side, and the letters would not be in the order of their records.
+        frame = self._session.createDataFrame(letters).coalesce(1)
+        frame = frame.select("key", "value", F.array(*headers).alias("headers"))
+        frame.write.format("kafka").options(**self._options()).option("topic", topic).save()
         self._failed_action = ""
 
     def _options(self) -> dict[str, str]:

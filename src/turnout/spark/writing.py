@@ -6,19 +6,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from turnout.decode.shape import Decoded
 from turnout.plan.offsets import Gap, Lost, Offsets
 from turnout.plan.tables import ViewTable
 from turnout.schemas.record_decoder import RecordDecoder
-from turnout.spark.jvm.checkpoints import folder_at
+from turnout.spark.jvm.checkpoints import Folder
 from turnout.spark.jvm.session import TaskSize
 from turnout.spark.read.live import Arrival
 from turnout.spark.views.row_files import view_folder
@@ -32,9 +30,6 @@ SMALL_BATCH = 20_000
 
 PART_ROWS = TaskSize(1_200_000, short=400_000)
 """About how many rows of both sides one task joins while a view is built: of keys and ids."""
-
-MOST_ROWS_HELD = 4_800_000
-"""About how many rows of both sides all tasks together join at once: the driver has their results in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +70,13 @@ class Reading:
 
     start: Offsets
     target: Offsets
-    checkpoint: Path | str
-    """A path, or a URL of a file system that Spark knows: also for files on their way to views."""
+    checkpoint: Folder
+    """Also for files on their way to views."""
     max_records_per_batch: int
     shared: bool = False
     """Whether executors see the folder of the checkpoint by its path."""
     careful: bool = False
     """Whether Spark has ended by itself before, perhaps by a record: then all that waits is read with care."""
-
-
-def send_dead_letters(session: SparkSession, topic: str, kafka: Mapping[str, str], letters: pa.Table) -> None:
-    """Send bad records to a topic of their own, with headers that say where each came from."""
-    headers = [
-        F.struct(F.lit(f"turnout.{name}").alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
-        for name in ("topic", "partition", "offset", "reason")
-    ]
-    # In one task: several would write side by side, and the letters would not be in the order of their records.
-    frame = session.createDataFrame(letters).coalesce(1).select("key", "value", F.array(*headers).alias("headers"))
-    frame.write.format("kafka").options(**kafka).option("topic", topic).save()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +145,13 @@ class Writer:
         if (few := rows.few(SMALL_BATCH)) is not None:
             batch.replace(view, [runner.over_rows(view, few, unique=True)])
             return
-        checkpoint = folder_at(self.session, self.reading.checkpoint)
-        with view_folder(self.session, checkpoint, shared=self.reading.shared) as (folder, frame):
+        with view_folder(self.session, self.reading.checkpoint, shared=self.reading.shared) as (folder, frame):
             over = partial(runner.over_parts, name=self.tables.schema, frame=frame, own=view.own_sql)
             # A chain runs one step after the other, and cannot tell which share one part is.
             over = partial(self._told, over, share) if view.by_key and rows.state.whole else over
             cores = self.session.sparkContext.defaultParallelism
-            parts = partial(_parts, cores, PART_ROWS.most(live=runner.live))
-            batch.replace(view, rows.in_parts(PartRunner(folder, cores, parts, over)))
+            part_rows = PART_ROWS.most(live=runner.live)
+            batch.replace(view, rows.in_parts(PartRunner(folder, cores, part_rows, over)))
 
     def _told(
         self,
@@ -194,8 +177,3 @@ class Writer:
             elif (found := first.get((topic, partition), until)) > start:
                 gaps.append((topic, partition, start, found))
         return lost, gaps
-
-
-def _parts(cores: int, part: int, size: int) -> int:
-    """In how many parts of about `part` rows so many rows of both sides of a join are joined."""
-    return cores * (size // (cores * min(part, MOST_ROWS_HELD // cores)) + 1)

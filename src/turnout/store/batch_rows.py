@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -47,8 +48,7 @@ class TouchedRows:
     """How many more were shown before: of rows without a key only those that arrive are among `rows`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShownChange:
+class ShownChange(NamedTuple):
     """The shown rows that a batch takes from a source, with the columns that chains need, and those that it brings."""
 
     gone: pa.Table
@@ -209,8 +209,12 @@ class BatchRows:
         stored = own.replaced.select(own.arriving.column_names)
         rows = pa.concat_tables([stored, own.arriving.cast(stored.schema)])
         order, newest = newest_order(rows, source.key)
-        rows = rows.take(pa.array(order))
-        own.replacing = rows.append_column("_shown", pc.and_not(pa.array(newest), rows["_deleted"].combine_chunks()))
+        kept, shown = np.zeros((2, rows.num_rows), bool)
+        kept[order], shown[order[newest]] = True, True
+        # Not taken by number: Arrow would join the chunks of a column, and one has two gigabytes of text at most.
+        rows = chosen(rows, kept)
+        hidden = rows["_deleted"].combine_chunks()
+        own.replacing = rows.append_column("_shown", pc.and_not(pa.array(shown[kept]), hidden))
         self._register(own.relation("replacing"), own.replacing)
 
     def key_hashes(self, view: ViewTable) -> Hashes:

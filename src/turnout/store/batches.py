@@ -6,7 +6,7 @@ hands out the rows that a batch touches, and takes back what Spark makes of them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from turnout.store.database import arrow_table, next_version, registered, scalar
 from turnout.store.feed import MAX_DELTA_ROWS, Commit, Wanted
 from turnout.store.identity import ties
 from turnout.store.join_quality import write_quality
-from turnout.store.left_out import KeysLeftOut, LeftOutState
+from turnout.store.left_out import LeftOutState
 from turnout.store.outgoing import OutgoingRows
 from turnout.store.tracked_writes import TrackedWrites, WrittenTable
 from turnout.store.views import kind_of
@@ -51,15 +51,7 @@ class Progress:
 class Batch:
     """A batch being written. Call `load`, then `replace` for each view that is touched, then `finish`."""
 
-    def __init__(
-        self,
-        tables: GenerationTables,
-        cursor: duckdb.DuckDBPyConnection,
-        progress: Progress,
-        lives: Mapping[tuple[str, int], int],
-        left_out: KeysLeftOut,
-    ) -> None:
-        """`lives` is how often partitions were deleted, of those that were."""
+    def __init__(self, tables: GenerationTables, cursor: duckdb.DuckDBPyConnection, progress: Progress) -> None:
         self._tables = tables
         self._layout = tables.layout
         self._cursor = cursor
@@ -72,7 +64,7 @@ class Batch:
         self._rows = BatchRows(cursor, tables.table)
         self._views: dict[str, ViewRows[Any]] = {}
         self._versions: dict[str, int] = {}
-        self.lives = dict(lives)
+        self.lives = dict(tables.lives(cursor))
         # As it was when the batch began: half of a change would be worse than none.
         self._wanted = tables.database.feed.wanted
         self._sinks = tables.database.sinks.of_tables()
@@ -82,7 +74,7 @@ class Batch:
         self._faulty = 0
         """How many records have a fault; one can have several."""
         self.evicted: dict[str, int] = {}
-        self.left_out = LeftOutState(cursor, tables.schema, tables.table, dict(left_out))
+        self.left_out = LeftOutState(cursor, tables.schema, tables.table, dict(tables.left_out(cursor)))
 
     def _wants(self, table: str) -> Wanted | None:
         """What somebody wants to know of changed rows. While a generation catches up nobody looks at it."""
@@ -161,12 +153,8 @@ class Batch:
     def _note_bad_records(self) -> None:
         # Sources that read one topic complain of the same.
         faults = f"SELECT {self._placed()}, _ts, field, reason, text FROM {_FAULTS}"
-        scalar(
-            self._cursor,
-            f"CREATE OR REPLACE TEMP TABLE _bad AS "
-            f"SELECT DISTINCT _id, _ts, {_PLACE}, field, reason, text FROM ({faults})",
-        )
-        self.bad = scalar(self._cursor, "SELECT count(*) FROM _bad")
+        distinct = f"SELECT DISTINCT _id, _ts, {_PLACE}, field, reason, text FROM ({faults})"
+        self.bad = scalar(self._cursor, f"CREATE OR REPLACE TEMP TABLE _bad AS {distinct}")
         if self.bad:
             self._faulty = scalar(self._cursor, "SELECT count(DISTINCT (topic, _id)) FROM _bad")
             # The rows that were written first go, before others come: no row goes in the batch that it came in.

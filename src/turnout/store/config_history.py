@@ -6,14 +6,12 @@ Texts come here without secrets; `config/configuration.py` makes them so.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import duckdb
 from pydantic import Field
 
-from turnout.config.changes import SettingChange
+from turnout.config.changes import SettingChange, as_json
 from turnout.plan.answers import Answer
 from turnout.store.database import Readable, arrow_table
 
@@ -61,7 +59,3 @@ def entries(store: Readable, most: int = MOST_ENTRIES) -> list[ConfigEntry]:
         cursor.execute("SET TimeZone = 'UTC'")
         found = arrow_table(cursor, f"SELECT {_READ} FROM {_TABLE} ORDER BY _id DESC LIMIT ?", [most])
     return [ConfigEntry(**row | {"changes": json.loads(row["changes"])}) for row in found.to_pylist()]
-
-
-def as_json(changes: Sequence[SettingChange]) -> list[dict[str, Any]]:
-    return [change.model_dump(mode="json") for change in changes]

@@ -35,10 +35,9 @@ class GenerationTables:
         self.schema = f"g{generation}"
         self.kept_views: set[str] = set()
         """The views whose rows were copied: batches keep them up to date while the others wait to be built."""
+        # What stands in the tables, once that was read.
         self._lives: Mapping[tuple[str, int], int] | None = None
-        """How often partitions were deleted; what stands in the table, once that was read."""
         self._left_out: KeysLeftOut | None = None
-        """The keys that are left out of views; what stands in the table, once that was read."""
 
     def create(self, cursor: duckdb.DuckDBPyConnection, *, views_built: bool) -> None:
         """Make the empty tables inside the caller's transaction; with nothing to catch up on, its views are built."""
@@ -117,6 +116,13 @@ class GenerationTables:
             found = [time for (time,) in cursor.execute(times).fetchall() if time is not None]
         return max(found, default=None)
 
+    def lives(self, cursor: duckdb.DuckDBPyConnection) -> Mapping[tuple[str, int], int]:
+        """How often partitions were deleted until the last batch, of those that were."""
+        if self._lives is None:
+            found = cursor.execute(f'SELECT topic, "partition", life FROM {self.schema}.lives').fetchall()
+            self._lives = {(topic, partition): life for topic, partition, life in found}
+        return self._lives
+
     def left_out(self, cursor: duckdb.DuckDBPyConnection | None = None) -> KeysLeftOut:
         """The keys that are left out of views after the last batch."""
         if self._left_out is None:
@@ -164,10 +170,7 @@ class GenerationTables:
         with self.database.transaction() as cursor:
             progress = self.progress(cursor)
             replayed = batch_id is not None and batch_id <= progress.batch_id
-            if self._lives is None:
-                found = cursor.execute(f'SELECT topic, "partition", life FROM {self.schema}.lives').fetchall()
-                self._lives = {(topic, partition): life for topic, partition, life in found}
-            batch = None if replayed else Batch(self, cursor, progress, self._lives, self.left_out(cursor))
+            batch = None if replayed else Batch(self, cursor, progress)
             yield batch
         if batch is not None:
             self._lives, self._left_out = batch.lives, batch.left_out.keys

@@ -96,14 +96,10 @@ def move_chain_quality(
     """
     moved = False
     for name, sides in view.quality_sides.items():
-        touched = [
-            hashes_of(source, rows, column)
-            for source, column in sides
-            for rows in (changed[source.source].gone, changed[source.source].came)
-        ]
-        if not any(changed[source.source].gone.num_rows + changed[source.source].came.num_rows for source, _ in sides):
+        rows_of_sides = [(source, column, rows) for source, column in sides for rows in changed[source.source]]
+        if not any(rows.num_rows for _, _, rows in rows_of_sides):
             continue
-        hashes = np.unique(np.concatenate(touched))
+        hashes = np.unique(np.concatenate([hashes_of(source, rows, column) for source, column, rows in rows_of_sides]))
         keys, before, after = [], [], []
         for source, column in sides:
             known = looked_up(view.sources.index(source), column, hashes)
@@ -118,7 +114,7 @@ def move_chain_quality(
                     f"SELECT {quoted(column)} AS key, count(*) AS n FROM ({shown_sql(source, table)}) "
                     f"WHERE {near} GROUP BY ALL",
                 )
-            came, gone = changed[source.source].came[column], changed[source.source].gone[column]
+            gone, came = (rows[column] for rows in changed[source.source])
             kind = there["key"].type
             chunks = [chunk for some in (there["key"], came, gone) for chunk in some.cast(kind).chunks]
             keys.append(pa.chunked_array(chunks, kind))
@@ -140,7 +136,8 @@ def _codes(keys: Sequence[pa.ChunkedArray]) -> list[Numbers]:
 def _counts(codes: Sequence[Numbers], rows: Sequence[Mask | Numbers]) -> Numbers:
     """What stands in `_COLUMNS`; `rows` tells how many rows of each side there are of each code, or which count."""
     most = max((int(side.max()) for side in codes if len(side)), default=0) + 1
-    left, *rights = (_tally(side, number, most) for side, number in zip(codes, rows, strict=True))
+    tallies = (np.bincount(side, number, most).astype(np.int64) for side, number in zip(codes, rows, strict=True))
+    left, *rights = tallies
     nulls = left[0] + sum(right[0] for right in rights)
     rows = (left.sum(), sum(right.sum() for right in rights))
     left, rights = left[1:], [right[1:] for right in rights]
@@ -148,9 +145,3 @@ def _counts(codes: Sequence[Numbers], rows: Sequence[Mask | Numbers]) -> Numbers
     matched_right = sum(right[left > 0].sum() for right in rights)
     twice = sum(np.count_nonzero(right > 1) for right in rights)
     return np.array([*rows, matched, rows[0] - matched, rows[1] - matched_right, twice, nulls], np.int64)
-
-
-def _tally(codes: Numbers, rows: Mask | Numbers, most: int) -> Numbers:
-    if rows.dtype == np.bool_:
-        return np.bincount(codes[rows], minlength=most)
-    return np.bincount(codes, weights=rows, minlength=most).astype(np.int64)

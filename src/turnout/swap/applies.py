@@ -5,18 +5,17 @@
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
 
 from turnout.config import Settings, sent
 from turnout.config.changes import Needs, SettingChange, compare
-from turnout.config.configuration import Configuration, Proposed, file_text, sections_of
+from turnout.config.configuration import Configuration, Proposed, file_text
 from turnout.config.server import ApplyAccess
 from turnout.config.tables import plan_after
 from turnout.errors import ConfigError, TurnoutError
 from turnout.plan.control import MAX_MESSAGE_BYTES, ApplyRequest, ControlRejected
 from turnout.plan.plan import Plan
 from turnout.store import config_history
-from turnout.store.config_history import ConfigEntry, as_json
+from turnout.store.config_history import ConfigEntry
 from turnout.store.database import PUBLISHED, Database, scalar
 from turnout.store.ledger import MessageRecord
 
@@ -26,22 +25,8 @@ STARTED = "started"
 _SHOWN_CHANGES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """What an apply does: other settings, and the plan of the generation that they need, if any."""
-
-    settings: Settings
-    changes: tuple[SettingChange, ...]
-    plan: Plan
-    builds: bool
-
-    @property
-    def report(self) -> dict[str, Any]:
-        return {"changes": as_json(self.changes)}
-
-
-def apply_of(configuration: Configuration, message: ApplyRequest, plan: Plan) -> Apply:
-    """What a message does to the published plan; ControlRejected where it cannot be applied."""
+def apply_of(configuration: Configuration, message: ApplyRequest, plan: Plan) -> tuple[Proposed, Plan]:
+    """What a message puts in force, and what the published plan becomes; ControlRejected where it cannot be applied."""
     try:
         proposed = configuration.proposed(message.config)
     except TurnoutError as error:
@@ -50,12 +35,14 @@ def apply_of(configuration: Configuration, message: ApplyRequest, plan: Plan) ->
         why = f"{', '.join(change.path for change in changes)}: a change of this needs a restart"
         hint = "leave it as it is, or change the file that `turnout run` is started with, and restart"
         raise _not_applied("restart_needed", why, hint, proposed)
-    if sent.allowed(proposed.in_force) is not ApplyAccess.ALL:
-        _check_tables_only(proposed)
-    builds = bool(proposed.needs(Needs.GENERATION))
-    after = plan_after(plan, configuration.settings, proposed.settings)
-    after = replace(after, sections=sections_of(proposed.settings))
-    return Apply(proposed.settings, proposed.changes, after if builds else plan, builds)
+    limited = sent.allowed(proposed.in_force) is not ApplyAccess.ALL
+    if limited and (paths := sent.beyond_tables(proposed.in_force, proposed.settings)):
+        why = f"{', '.join(paths)}: this server takes no change of this over HTTP"
+        hint = "leave it as it is, set access.apply to all, or change the file on disk and restart"
+        raise _not_applied("forbidden", why, hint, proposed)
+    if proposed.builds:
+        plan = plan_after(plan, configuration.settings, proposed.settings)
+    return proposed, plan
 
 
 def described(changes: tuple[SettingChange, ...]) -> str:
@@ -69,16 +56,9 @@ def _refused(error: TurnoutError) -> ControlRejected:
     return ControlRejected(error.message, error.hint, code=code)
 
 
-def _check_tables_only(proposed: Proposed) -> None:
-    if paths := sent.beyond_tables(proposed.in_force, proposed.settings):
-        why = f"{', '.join(paths)}: this server takes no change of this over HTTP"
-        hint = "leave it as it is, set access.apply to all, or change the file on disk and restart"
-        raise _not_applied("forbidden", why, hint, proposed)
-
-
 def _not_applied(code: str, why: str, hint: str, proposed: Proposed) -> ControlRejected:
-    message, report = f"{why}, so nothing of the file was applied", {"changes": as_json(proposed.changes)}
-    return ControlRejected(message, hint, code=code, report=report)
+    message = f"{why}, so nothing of the file was applied"
+    return ControlRejected(message, hint, code=code, report=proposed.report)
 
 
 # -- as messages

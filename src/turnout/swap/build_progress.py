@@ -58,13 +58,10 @@ class BuildMeter:
         if self._step is BuildStep.READING:
             self._report(1 - left / self._to_read if self._to_read else 1.0)
             if left == 0:
-                self._reading_seconds = self._clock() - self._entered
                 self._enter(BuildStep.VIEWS)
 
     def views(self, done: float) -> None:
         """Note which share of the views is built."""
-        if self._step is BuildStep.READING:
-            self._reading_seconds = self._clock() - self._entered
         if self._step is not BuildStep.VIEWS:
             self._enter(BuildStep.VIEWS)
         self._report(done)
@@ -73,6 +70,8 @@ class BuildMeter:
         self._enter(BuildStep.PUBLISHING)
 
     def _enter(self, step: BuildStep) -> None:
+        if self._step is BuildStep.READING:
+            self._reading_seconds = self._clock() - self._entered
         self._step, self._entered, self._done = step, self._clock(), 0.0
         self._reported = self._entered
 

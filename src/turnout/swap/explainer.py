@@ -135,7 +135,8 @@ class Explainer:
     def _add_older(self, found: Explanation, search: OlderSearch, topics: Topics) -> None:
         """Add the records that `rows: latest` did not keep, as far as they are found."""
         older: list[WhyRecord] = []
-        decoder = self._decoder(search)
+        schemas = schemas_of(self._configuration.settings) if search.source.form != "json" else {}
+        decoder = RecordDecoder([search.source], schemas)
 
         def look(messages: list[Message]) -> bool:
             older.extend(_matching(search, decoder, messages))
@@ -148,10 +149,6 @@ class Explainer:
         for row in found.rows:
             if search in row.searches:
                 row.add_others(older, complete=complete)
-
-    def _decoder(self, search: OlderSearch) -> RecordDecoder:
-        schemas = schemas_of(self._configuration.settings) if search.source.form != "json" else {}
-        return RecordDecoder([search.source], schemas)
 
 
 def _matching(search: OlderSearch, decoder: RecordDecoder, messages: list[Message]) -> list[WhyRecord]:

@@ -19,7 +19,7 @@ from turnout.config.tables import layout_of, layout_signature, starts_of, unchan
 from turnout.errors import ConfigError, TurnoutError
 from turnout.kafka.clients import bulk_properties
 from turnout.kafka.diagnosis import explain, without_secrets
-from turnout.kafka.lag import EndWatch
+from turnout.kafka.lag import wait_for_more
 from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.security import java_properties
 from turnout.kafka.topics import Topics
@@ -33,7 +33,7 @@ from turnout.plan.tables import Layout
 from turnout.schemas.record_decoder import Sample, take_samples
 from turnout.schemas.source_schemas import Schemas, registered, schemas_of
 from turnout.spark.generation import GenerationQuery, Kafka
-from turnout.spark.jvm.checkpoints import checkpoints_of, folder_at
+from turnout.spark.jvm.checkpoints import folder_at
 from turnout.spark.jvm.cluster import is_local
 from turnout.spark.views.own_sql import check_own_views
 from turnout.spark.writing import BatchReport, Reading
@@ -58,7 +58,8 @@ class Clients:
     """The Kafka clients that generations share."""
 
     topics: Topics
-    end_watch: EndWatch
+    idle_topics: Topics
+    """Asked by the queries that wait for records, again and again."""
     lost_records: LostRecords
 
 
@@ -237,7 +238,7 @@ class Generations:
         self._session = session
         self._clients = clients
         self._counters = counters
-        self._checkpoints = folder_at(session, checkpoints_of(settings.spark.shared_dir, settings.data_dir))
+        self._checkpoints = folder_at(session, settings.spark.shared_dir or settings.data_dir).below("checkpoints")
         self._registered = registered(settings)
         self._checked: set[str] = set()
 
@@ -363,7 +364,7 @@ class Generations:
             java=partial(java_properties, settings.kafka, anywhere=anywhere),
             librdkafka=partial(bulk_properties, settings.kafka, anywhere=anywhere),
             ends=self._clients.topics.living_ends,
-            wait_for_more=self._clients.end_watch.wait_for_more,
+            wait_for_more=partial(wait_for_more, self._clients.idle_topics),
             explain=partial(_explained, settings.kafka),
             dead_letter_topic=settings.dead_letter_topic,
             schemas=self._schemas(generation.plan),
@@ -372,7 +373,7 @@ class Generations:
         reading = Reading(
             start=generation.start,
             target=generation.target,
-            checkpoint=self._checkpoints.below(f"g{generation.number}").location,
+            checkpoint=self._checkpoints.below(f"g{generation.number}"),
             max_records_per_batch=settings.spark.max_records_per_batch,
             shared=settings.spark.shared_dir is not None,
             careful=self._careful,

@@ -18,13 +18,12 @@ import duckdb
 from turnout.alert.alerts import Alerts
 from turnout.config import Settings
 from turnout.config.changes import compare
-from turnout.config.configuration import sections_of
 from turnout.config.secrets import hidden_texts
 from turnout.config.tables import layout_of, layout_signature, plan_after
 from turnout.config.topic_rules import TopicRules
 from turnout.errors import TurnoutError, first_line
 from turnout.example.by_example import new_source
-from turnout.kafka.lag import EndWatch, LagMeter
+from turnout.kafka.lag import QUESTION_SECONDS, LagMeter
 from turnout.kafka.lost_records import LostRecords
 from turnout.kafka.topics import Topics
 from turnout.logs import about
@@ -75,7 +74,7 @@ class Orchestrator:
         self.queue = ControlQueue(settings, self._ledger, self.say)
         lost = LostRecords(lambda: Topics(settings.kafka))
         self._clients = Clients(
-            Topics(settings.kafka, taken=TopicRules.of(settings).taken), EndWatch(settings.kafka), lost
+            Topics(settings.kafka, taken=TopicRules.of(settings).taken), Topics(settings.kafka, QUESTION_SECONDS), lost
         )
         self._lag = LagMeter(settings.kafka, self._read_offsets)
         self.sinks = Sinks(database, settings.kafka, settings.schema_registry, self.say)
@@ -125,7 +124,7 @@ class Orchestrator:
         self.queue.arrived.set()
         deadline = time.monotonic() + timeout_seconds
         clients = self._clients
-        kafka = [self._lag.stop, clients.lost_records.stop, clients.topics.close, clients.end_watch.close]
+        kafka = [self._lag.stop, clients.lost_records.stop, clients.topics.close, clients.idle_topics.close]
         outputs = [partial(self.sinks.stop, timeout_seconds), partial(self.alerts.stop, timeout_seconds)]
         ending = _each_on_a_thread([self._engine.cancel, self.queue.close, *outputs, *kafka])
         _join([self._thread], deadline)  # after this no generation is made any more
@@ -324,8 +323,7 @@ class Orchestrator:
             return begun
         if candidacy is not None:
             self._take_up_candidate(generations, records[candidacy.generation], candidacy)
-        plan = plan_after(record.plan, self._in_force.before, settings)
-        plan = self._publisher.plan = replace(plan, sections=sections_of(settings))
+        plan = self._publisher.plan = plan_after(record.plan, self._in_force.before, settings)
         # Another start is for the next build: tables that are there go on.
         if record.layout == signature and (plan.topics, plan.joins) == (record.plan.topics, record.plan.joins):
             self._lifecycle.take_up(generations.resume(replace(record, plan=plan)))

@@ -15,8 +15,9 @@ from typing import Any
 import duckdb
 
 from turnout.config import Settings
-from turnout.config.changes import SettingChange, compare
-from turnout.config.configuration import Configuration, file_text
+from turnout.config.changes import SettingChange, as_json, compare
+from turnout.config.configuration import Configuration, Proposed, file_text
+from turnout.config.tables import first_plan
 from turnout.errors import TurnoutError
 from turnout.logs import Say, about
 from turnout.plan.control import Action, ControlMessage, Outcome
@@ -25,9 +26,9 @@ from turnout.plan.plan import Plan
 from turnout.plan.swap_rules import Decision, Standing, SwapState, Verdict
 from turnout.plan.times import now_milliseconds, now_text
 from turnout.store import config_history
-from turnout.store.config_history import ConfigEntry, as_json
+from turnout.store.config_history import ConfigEntry
 from turnout.store.ledger import CandidateRecord, Ledger, SwapRecord
-from turnout.swap.applies import Apply, described
+from turnout.swap.applies import described
 from turnout.swap.control_queue import ControlQueue, QueuedMessage, Reply
 from turnout.swap.generations import Generation
 from turnout.swap.lifecycle import Lifecycle
@@ -43,7 +44,7 @@ class SwapRequest:
 
     messages: Sequence[QueuedMessage]
     decision: Decision
-    apply: Apply | None = None
+    apply: Proposed | None = None
 
     @property
     def plan(self) -> Plan:
@@ -77,7 +78,7 @@ class Publisher:
     previous: Plan | None = None
 
     def __post_init__(self) -> None:
-        self.plan = self._configuration.first_plan()
+        self.plan = first_plan(self._configuration.settings)
 
     @property
     def number(self) -> int:
@@ -191,7 +192,7 @@ class Publisher:
         )
         self._ledger.add_swap(cursor, swap)
 
-    def adopt(self, message: QueuedMessage, apply: Apply) -> None:
+    def adopt(self, message: QueuedMessage, apply: Proposed) -> None:
         """Put settings in force that need no generation; the published one stays."""
         number, text = self.number, described(apply.changes)
         swap = self._swap(self.plan, message, generation=number, outcome=Outcome.APPLIED.value, detail=text)

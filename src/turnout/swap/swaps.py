@@ -132,11 +132,11 @@ class Swaps:
         assert isinstance(message.parsed, ApplyRequest)
         dry_run, now = message.parsed.dry_run, self._configuration.settings
         try:
-            apply = apply_of(self._configuration, message.parsed, self._publisher.plan)
+            apply, plan = apply_of(self._configuration, message.parsed, self._publisher.plan)
         except ControlRejected as error:
             message.parsed = error
             return
-        request = SwapRequest([message], replace(decision, plan=apply.plan), apply)
+        request = SwapRequest([message], replace(decision, plan=plan), apply)
         try:
             self._builder.generations.check_written(now.written_topics, apply.settings.written_topics)
         except TurnoutError as error:
@@ -211,7 +211,7 @@ class Swaps:
         [message], config = request.messages, candidate.candidacy.config
         try:
             if config is not None:
-                apply = apply_of(self._configuration, ApplyRequest(config), self._publisher.plan)
+                apply, _ = apply_of(self._configuration, ApplyRequest(config), self._publisher.plan)
                 request = replace(request, apply=apply)
             elif fault := self._fault_of(candidate.plan):
                 raise fault

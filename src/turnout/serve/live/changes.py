@@ -25,6 +25,7 @@ from turnout.serve.reads import Reads, StoreRead
 from turnout.serve.responses import json_object, rows_json, to_json
 from turnout.store.database import give_back
 from turnout.store.feed import Delta, Wanted
+from turnout.store.identity import ROW
 from turnout.store.query.window_rows import TrackedWindow, track_window
 from turnout.store.query.windows import Positions, Window
 from turnout_client.messages import SNAPSHOT_PART_ROWS
@@ -375,7 +376,7 @@ def snapshot_part(tracked: TrackedWindow, reason: str, start: int) -> bytes:
         "columns": result.columns,
     }
     rows = result.rows.slice(start, SNAPSHOT_PART_ROWS)
-    ids = tracked.ids.slice(start, SNAPSHOT_PART_ROWS)
+    ids = tracked.rows[ROW].slice(start, SNAPSHOT_PART_ROWS)
     return json_object(fields, ids=to_json(ids.to_pylist()), rows=rows_json(rows))
 
 

@@ -103,8 +103,8 @@ class SharedSql(_SharedAnswer[AskedSql]):
             result = read_sql(store, self._asked.text, self._asked.limit, self._readers.reads.limits.sql_memory_limit)
         except TurnoutError as error:
             raise self._missing(store) or error from error
-        positions = tuple(Position(result.generation, version) for version in result.versions)
-        return _Answer(positions, result.rows.num_rows, sql_body(result), result.tables)
+        tables, positions = tuple(result.positions), tuple(result.positions.values())
+        return _Answer(positions, result.rows.num_rows, sql_body(result), tables)
 
     def _missing(self, store: StoreRead) -> TurnoutError | None:
         """The error of a SELECT that named a table which is gone."""

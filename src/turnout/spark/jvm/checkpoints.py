@@ -94,11 +94,6 @@ class SparkFolder:
 Folder = LocalFolder | SparkFolder
 
 
-def checkpoints_of(shared_dir: str | None, data_dir: Path) -> Path | str:
-    """The location of all checkpoints: below `shared_dir` if it is set, else with the data."""
-    return f"{shared_dir.rstrip('/')}/checkpoints" if shared_dir else data_dir / "checkpoints"
-
-
 def folder_at(session: SparkSession, location: Path | str) -> Folder:
     """The folder at a path or a URL."""
     return SparkFolder(session, str(location)) if is_url(location) else LocalFolder(Path(location))

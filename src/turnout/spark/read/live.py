@@ -57,10 +57,8 @@ class LiveStream:
         take: Callable[[Arrival], None],
     ) -> None:
         """`denied` says whether a topic that was read is there, but may not be seen."""
-        self._session = readers.session
-        self._name = readers.name
-        self._topics = readers.decoder.topics
         self._readers = readers
+        self._topics = readers.decoder.topics
         self._wait_for_more = wait_for_more
         self._denied = denied
         self._take = take
@@ -87,7 +85,7 @@ class LiveStream:
         self._checkpoint, self._read = checkpoint, read
         pattern = "|".join(re.escape(topic) for topic in self._topics)
         stream = (
-            self._session.readStream.format("kafka")
+            self._readers.session.readStream.format("kafka")
             .options(**FETCH)
             .options(**kafka)
             # A pattern, because a subscription to a list ends when one of its topics is deleted.
@@ -96,11 +94,11 @@ class LiveStream:
             .option("maxOffsetsPerTrigger", most)
             .load()
         )
-        threading.Thread(target=self._store, name=f"store-{self._name}", daemon=True).start()
-        with pool(self._session, self._name):
+        threading.Thread(target=self._store, name=f"store-{self._readers.name}", daemon=True).start()
+        with pool(self._readers.session, self._readers.name):
             self._query = (
                 raw_records(stream, self._topics)
-                .writeStream.queryName(self._name)
+                .writeStream.queryName(self._readers.name)
                 .option("checkpointLocation", checkpoint.location)
                 .foreachBatch(self._on_batch)
                 .start()

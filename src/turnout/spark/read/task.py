@@ -63,13 +63,8 @@ class Range:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedRecord:
-    """A record that is not decoded, and why; of its value there is the beginning, or nothing."""
-
-    record: Record
-    reason: str
-
+RefusedRecord = tuple[Record, str]
+"""A record that is not decoded, and why; of its value there is the beginning, or nothing."""
 
 Plain = tuple[Any, ...]
 """The fields of a `Range`: a worker without Turnout could not read our own classes."""
@@ -98,9 +93,7 @@ def task(
                 try:
                     wanted = Range(*fields)
                     parts = [
-                        refused(sources, wanted.number, found.record, found.reason)
-                        if isinstance(found, RefusedRecord)
-                        else decode(found)
+                        refused(sources, wanted.number, *found) if isinstance(found, tuple) else decode(found)
                         for found in read_range(kept_consumer(properties), wanted, largest_bytes)
                     ]
                     result: TaskResult = _written(merge(parts), folder), None
@@ -193,7 +186,7 @@ def read_range(
                 # Of ranges that share the batch one has its last offset: that one tells of it.
                 if following <= wanted.end:
                     record = (wanted.partition << OFFSET_BITS | following - 1, int(time.time() * 1000), None, None)
-                    yield RefusedRecord(record, reason(damaged, following))
+                    yield record, reason(damaged, following)
                 consumer.client.assign([kafka.TopicPartition(wanted.topic, wanted.partition, following)])
                 continue
             if ended:
@@ -231,7 +224,7 @@ def _bounded(messages: Sequence[Any], wanted: Range, largest_bytes: int) -> Iter
         if len(message) > largest_bytes:
             place = wanted.partition << OFFSET_BITS | message.offset()
             record = (place, message.timestamp()[1], message.key(), message.value()[:KEPT_BYTES])
-            yield RefusedRecord(record, too_large(len(message), largest_bytes))
+            yield record, too_large(len(message), largest_bytes)
 
 
 def _is_gone(consumer: KeptConsumer, wanted: Range) -> bool:

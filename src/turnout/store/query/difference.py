@@ -150,7 +150,7 @@ class _Comparison:
 
     def __init__(self, snapshot: Snapshot, before: StoredTable, after: StoredTable, asked: DifferenceQuestion) -> None:
         self._snapshot = snapshot
-        self._run = snapshot.query
+        self._run = snapshot.cursor.execute
         self._tables = before, after
         self._window = window = asked.window
         self._change = asked.change
@@ -250,7 +250,7 @@ class _Comparison:
         )
         limit = [] if self._window.limit is None else [self._window.limit]
         asked = [self._change, *limit, self._window.offset]
-        return self._snapshot.relation(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", asked)
+        return self._snapshot.cursor.sql(f"{text} {'LIMIT ? ' * len(limit)}OFFSET ?", params=asked)
 
     def sink_records(self) -> int:
         """How many records a sink writes for the swap: of row ids that are new or gone, or have another JSON."""
@@ -291,7 +291,7 @@ class _Comparison:
 
 
 def _lag(snapshot: Snapshot, generation: int, ends: Offsets) -> int | None:
-    read = Offsets.from_json(snapshot.query(stored_offsets_sql(generation)).fetchall()[0][0])
+    read = Offsets.from_json(snapshot.cursor.execute(stored_offsets_sql(generation)).fetchall()[0][0])
     known = Offsets({place: end for place, end in ends.next.items() if place in read.next})
     return read.behind(known) if read.next.keys() == known.next.keys() != set() else None
 

@@ -25,7 +25,7 @@ from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, Layout, SourceTable, ViewTable
 from turnout.plan.where import ROW
 from turnout.store.batch_rows import hash_sql
-from turnout.store.database import Readable
+from turnout.store.database import Readable, arrow_table
 from turnout.store.identity import ties
 from turnout.store.query.windows import Snapshot, open_snapshot, split_name
 from turnout_client.column_types import ColumnType
@@ -368,7 +368,7 @@ class _Explaining:
             stored = self._rows(f"{self._ranked(side)} SELECT _id, _ts FROM same", side.parameters)
             places = [self._record(source, number, moment) for number, moment in stored]
             ends = {(one.topic, one.partition): one.offset for one in places if not one.deleted}
-            key = self._snapshot.relation(f"SELECT {side.value} AS value", list(side.parameters)).to_arrow_table()
+            key = arrow_table(self._snapshot.cursor, f"SELECT {side.value} AS value", side.parameters)
             self._searches[asked] = OlderSearch(source, key["value"][0], ends) if ends else None
         return self._searches[asked]
 
@@ -385,7 +385,7 @@ class _Explaining:
         return f"{self._table.schema}.{quoted(source.table)}"
 
     def _rows(self, text: str, parameters: Sequence[object] = ()) -> list[Any]:
-        return self._snapshot.query(text, list(parameters)).fetchall()
+        return self._snapshot.cursor.execute(text, list(parameters)).fetchall()
 
 
 def _key_value(question: WhyQuestion, name: str, column: ColumnType) -> object:

@@ -22,6 +22,7 @@ from pydantic import ByteSize, TypeAdapter
 from turnout.errors import TurnoutError
 from turnout.plan.filter_values import show
 from turnout.plan.nearest import suggestion
+from turnout.plan.position import Position
 from turnout.plan.sql_text import quoted
 from turnout.store.database import Readable, first_row
 from turnout.store.query.sql_process import ProcessEndedError, ProcessIdleError, process
@@ -70,19 +71,8 @@ class SqlResult:
     columns: tuple[Column, ...]
     rows: pa.Table
     complete: bool
-    tables: tuple[str, ...]
-    versions: tuple[int, ...]
-    """The versions of `tables`, in their order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A checked SELECT: the tables that it names, how often, and the names that can be columns of them."""
-
-    text: str
-    tables: Mapping[str, int]
-    names: frozenset[str]
-    all_columns: bool
+    positions: Mapping[str, Position]
+    """The position of each table that the SELECT names."""
 
 
 def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: str = "512MB") -> SqlResult:
@@ -91,12 +81,12 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
         with closing(_parser().cursor()) as parser:
             query = parse_query(parser, text, snapshot.names)
         # Before the rows: another statement would end their stream.
-        versions = tuple(snapshot.version(snapshot.table(name)) for name in query.tables)
+        positions = {name: snapshot.position(snapshot.table(name)) for name in query.tables}
         # A table that is read once comes as a stream while the query runs, the last one of all.
         streamed = next((name for name, times in query.tables.items() if times == 1), None)
         copied = [name for name in query.tables if name != streamed]
         asked = {
-            "sql": query.text,
+            "sql": text,
             "copied": copied,
             "streamed": streamed,
             "limit": limit + 1,
@@ -108,10 +98,10 @@ def read_sql(database: Readable, text: str, limit: int = DEFAULT_ROWS, memory: s
         head, rows = _answer(database, asked, lambda: (_columns(snapshot, name, query) for name in names))
         if rows is None:
             known = [column for name in query.tables for column in snapshot.table(name).columns]
-            raise _failed(head, query.text, known, memory, database.max_bytes)
+            raise _failed(head, text, known, memory, database.max_bytes)
         columns, rows = _shown(rows, head["kinds"])
         complete = rows.num_rows <= limit
-        return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, tuple(query.tables), versions)
+        return SqlResult(snapshot.published, columns, rows.slice(0, limit), complete, positions)
 
 
 @cache
@@ -177,22 +167,24 @@ def parse_query(room: duckdb.DuckDBPyConnection, text: str, known: list[str]) ->
     statements = tree["statements"]
     if len(statements) != 1:
         raise _refused(f"{len(statements)} statements; one is run", "send them one by one")
-    reader = _Reader({name.casefold(): name for name in known})
+    query = Query({name.casefold(): name for name in known})
     try:
-        reader.read(statements[0]["node"], frozenset())
+        query.read(statements[0]["node"], frozenset())
     except RecursionError as error:
         raise _refused("it is nested too deeply", "write it with fewer levels") from error
-    every = reader.all_columns or bool(reader.names & reader.relations)
-    return Query(text, reader.tables, frozenset(reader.names), every)
+    query.all_columns |= bool(query.names & query.relations)
+    return query
 
 
 @dataclass(slots=True)
-class _Reader:
-    """Collects what a SELECT names, from its tree. A name that a WITH defines counts only inside it."""
+class Query:
+    """What a SELECT names, collected from its tree. A name that a WITH defines counts only inside it."""
 
     known: Mapping[str, str]
     tables: dict[str, int] = field(default_factory=dict)
+    """The tables, and how often each is named."""
     names: set[str] = field(default_factory=set)
+    """The names that can be columns of the tables."""
     relations: set[str] = field(default_factory=set)
     all_columns: bool = False
 
@@ -261,7 +253,7 @@ def _columns(snapshot: Snapshot, name: str, query: Query) -> pa.RecordBatchReade
     table = snapshot.table(name)
     chosen = [c for c in table.columns if query.all_columns or c.casefold() in query.names]
     columns = ", ".join(quoted(column) for column in chosen or list(table.columns)[:1])
-    return snapshot.relation(f"SELECT {columns} FROM {table.source}").to_arrow_reader(_BATCH_ROWS)
+    return snapshot.cursor.sql(f"SELECT {columns} FROM {table.source}").to_arrow_reader(_BATCH_ROWS)
 
 
 def _shown(rows: pa.Table, kinds: Sequence[str]) -> tuple[tuple[Column, ...], pa.Table]:

@@ -113,7 +113,7 @@ def read_summary(database: Readable, summary: Summary) -> SummaryResult:
         statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
         text = statement.show(f"({statement.read(table.source)})")
         with _sum_faults():
-            found = snapshot.relation(text, statement.parameters).to_arrow_table()
+            found = arrow_table(snapshot.cursor, text, statement.parameters)
         return _result(summary, statement, snapshot.position(table), *_totalled(found))
 
 
@@ -124,7 +124,7 @@ def read_groups(database: Readable, summary: Summary) -> KeptGroups | None:
         statement = compile_summary(summary, table.columns, RECORD_MS in table.hidden)
         text = f"{statement.read_kept(table.source)} LIMIT {MAX_KEPT_GROUPS + 1}"
         with _sum_faults():
-            groups = snapshot.relation(text, statement.parameters).to_arrow_table()
+            groups = arrow_table(snapshot.cursor, text, statement.parameters)
         if groups.num_rows > MAX_KEPT_GROUPS or not _is_sure(statement, groups):
             return None
         columns = frozenset([*_counted_by(summary), *term_columns(summary.where, table.columns)])

@@ -63,10 +63,6 @@ class TrackedWindow:
     rows: pa.Table
     order: Order
 
-    @property
-    def ids(self) -> pa.ChunkedArray:
-        return self.rows.column(ROW)
-
 
 def track_window(database: Readable, window: Window, expected: Callable[[int], None] | None = None) -> TrackedWindow:
     """The window's rows with their identities and their places in its order.

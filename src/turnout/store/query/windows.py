@@ -125,12 +125,6 @@ def read_window(database: Readable, window: Window) -> WindowResult:
         return WindowResult(window.table, snapshot.position(table), total, chosen_columns(table, window), rows)
 
 
-def newest_record(database: Readable) -> int | None:
-    """The time of the newest Kafka record that is shown, in milliseconds since 1970."""
-    with open_snapshot(database) as snapshot:
-        return snapshot.newest()
-
-
 @contextmanager
 def open_window(database: Readable, window: Window) -> Iterator[WindowResult]:
     """The window's rows as a stream, for tables that memory should not hold.
@@ -250,13 +244,14 @@ class Snapshot:
     """One read transaction: catalog, versions and rows of one moment."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._cursor = cursor
+        self.cursor = cursor
+        """For statements over the `source` of tables."""
         self.published, self.candidate = published_generations(cursor)
 
     @cached_property
     def _catalog(self) -> Mapping[tuple[str, str], Mapping[str, str]]:
         found: dict[tuple[str, str], dict[str, str]] = {}
-        for schema, table, column, duckdb_type in self._cursor.execute(_CATALOG).fetchall():
+        for schema, table, column, duckdb_type in self.cursor.execute(_CATALOG).fetchall():
             found.setdefault((schema, table), {})[column] = duckdb_type
         return found
 
@@ -298,17 +293,17 @@ class Snapshot:
         compile_sort(window.sort, table.columns)
         return table, self.count(table, *compile_where(window.where, table.columns))
 
-    def newest(self) -> int | None:
-        """The latest record time in any published table, in milliseconds since 1970."""
+    def newest_record(self) -> int | None:
+        """The time of the newest Kafka record that is shown, in milliseconds since 1970."""
         dated = [name for name in self.names if "_ts" in self._catalog["main", name]]
         if not dated:
             return None
         parts = " UNION ALL ".join(f"SELECT max(_ts) AS ms FROM main.{quoted(name)}" for name in dated)
-        found: int | None = self._cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchall()[0][0]
+        found: int | None = self.cursor.execute(f"SELECT max(ms) FROM ({parts})").fetchall()[0][0]
         return found
 
     def count(self, table: StoredTable, condition: str = "TRUE", parameters: Sequence[object] = ()) -> int:
-        return scalar(self._cursor, f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
+        return scalar(self.cursor, f"SELECT count(*) FROM {table.source} WHERE {condition}", parameters)
 
     def select(
         self, table: StoredTable, window: Window, total: int, extra: Sequence[str] = ()
@@ -320,13 +315,13 @@ class Snapshot:
         order = f" ORDER BY {order}" if order else ""
         found = f"FROM {table.source} WHERE {condition}"
         if window.limit is None:
-            return self.relation(f"SELECT {columns} {found}{order} OFFSET ?", [*parameters, window.offset])
+            return self.cursor.sql(f"SELECT {columns} {found}{order} OFFSET ?", params=[*parameters, window.offset])
         # Rows by their ids: the sort then carries none of the columns that are only shown, which takes a third of the
         # time in 1M rows.
         near, bounds, above = self._near(table, window, total)
         ids = f"SELECT {_ROWID} {found} AND {near}{order} LIMIT ? OFFSET ?"
         text = f"SELECT {columns} FROM {table.source} WHERE {_ROWID} IN ({ids}){order}"
-        return self.relation(text, [*parameters, *bounds, window.limit, window.offset - above])
+        return self.cursor.sql(text, params=[*parameters, *bounds, window.limit, window.offset - above])
 
     def _near(self, table: StoredTable, window: Window, total: int) -> tuple[str, list[object], int]:
         """A condition that a page far down meets with few other rows, its values, and the number of rows above these.
@@ -343,7 +338,7 @@ class Snapshot:
         direction, before, after = ("DESC", ">", "<") if first.descending else ("ASC", "<", ">")
         sampled = f"left({key}, {_SAMPLED_LETTERS})" if kind.name == "string" else key
         # No parameter for the divisor: DuckDB would divide integers of 128 bits.
-        rows = self._cursor.execute(
+        rows = self.cursor.execute(
             f"SELECT CAST({sampled} AS VARCHAR) FROM {table.source} WHERE {condition} "
             f"AND hash({_ROWID}) % {max(1, total // _SAMPLED_ROWS)} = 0 ORDER BY {sampled} {direction} NULLS LAST",
             parameters,
@@ -353,7 +348,7 @@ class Snapshot:
         top, bottom = (int(at / total * len(rows) + far) for at, far in ((window.offset, -spread), (end, spread)))
         value, above, below = f"CAST(? AS {kind.duckdb})", "FALSE", "FALSE"
         bounds: list[object] = []
-        if top >= 0:
+        if 0 <= top < len(rows):
             above = f"({key} {before} {value}) IS TRUE" if rows[top] != (None,) else f"{key} IS NOT NULL"
             bounds += [text for text in rows[top] if text is not None]
         upper = len(bounds)
@@ -362,22 +357,14 @@ class Snapshot:
             bounds += rows[bottom]
         near = f"NOT {above} AND NOT {below}"
         counts = f"SELECT count(*) FILTER ({above}), count(*) FILTER ({near}) FROM {table.source} WHERE {condition}"
-        rows_above, rows_near = self._cursor.execute(counts, [*bounds[:upper], *bounds, *parameters]).fetchall()[0]
+        rows_above, rows_near = self.cursor.execute(counts, [*bounds[:upper], *bounds, *parameters]).fetchall()[0]
         return (near, bounds, rows_above) if rows_above <= window.offset <= end <= rows_above + rows_near else all_rows
-
-    def query(self, text: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
-        """A statement of the caller's, over a table's `source`."""
-        return self._cursor.execute(text, parameters)
-
-    def relation(self, text: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyRelation:
-        """The rows of a SELECT of the caller's, which runs when they are taken."""
-        return self._cursor.sql(text, params=list(parameters))
 
     def version(self, table: StoredTable) -> int:
         """How often the table changed; a generation counts its own tables, the rest is counted for all."""
         # max() also answers where no change was counted yet.
         text = f"SELECT coalesce(max(version), 0) FROM {table.schema}.versions WHERE name = ?"
-        return scalar(self._cursor, text, [split_name(table.name)[0]])
+        return scalar(self.cursor, text, [split_name(table.name)[0]])
 
     def position(self, table: StoredTable) -> Position:
         return Position(table.generation, self.version(table))

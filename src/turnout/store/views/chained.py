@@ -234,17 +234,14 @@ class ChainTrace:
         """Count the rows of the values that changed rows have in a step; those that are left out now, or no more."""
         if (bound := self._view.step_bound(number)) is None:
             return _NO_HASHES
-        rows = [(at, column, rows) for at, column in (*bound.lefts, *bound.rights) for rows in self._changes(at)]
+        rows = [(at, column, rows) for at, column in (*bound.lefts, *bound.rights) for rows in self._changed[at]]
         hashes = _union([hashes_of(self._view.sources[at], some, column) for at, column, some in rows])
         return left_out.count(self._view, bound, hashes) if len(hashes) else _NO_HASHES
-
-    def _changes(self, at: int) -> tuple[pa.Table, pa.Table]:
-        return self._changed[at].gone, self._changed[at].came
 
     def _touched(self, number: int) -> Hashes:
         """What the changed right rows of a step are joined by; nothing changes for values that stay left out."""
         right, column = self._view.rights[number], self._chain.steps[number].right_on
-        rows = [without(some, column, self._left_out[number]) for some in self._changes(number + 1)]
+        rows = [without(some, column, self._left_out[number]) for some in self._changed[number + 1]]
         return _union([self._moved[number], *(hashes_of(right, some, column) for some in rows)])
 
     def _trace(self, number: int, hashes: Hashes) -> Ids:
@@ -361,10 +358,10 @@ class ChainTrace:
             + ("" if most is None else f" LIMIT {most + 1}"),
         )
 
-    def rows(self, most: int | None = None) -> list[pa.Table] | None:
-        """The rows of each side that the roots need, right ones as far as they take part; None where it is `most`."""
+    def rows(self, most: int) -> list[pa.Table] | None:
+        """The rows of each side that the roots need, right ones as far as they take part; None for more than `most`."""
         came = self._changed[0].came
-        if most is not None and len(self.traced) + came.num_rows > most:
+        if len(self.traced) + came.num_rows > most:
             return None
         left = came
         if len(self.traced) or came.num_rows == 0:
@@ -379,7 +376,7 @@ class ChainTrace:
             # With what changed, which join quality asks for.
             wanted += [self.closed[number] if step.join.outer else self._touched(number)]
             rows = self._look_up(number + 1, step.right_on, _union(wanted), most=most, every=True)
-            if most is not None and sum(table.num_rows for table in found) + rows.num_rows > most:
+            if sum(table.num_rows for table in found) + rows.num_rows > most:
                 return None
             rows = without(rows, step.right_on, self._left_out[number])
             found.append(rows if step.pairs else newest_of(rows, step.right_on))

@@ -25,6 +25,9 @@ from turnout.plan.tables import JoinedView, SourceTable, SqlView, ViewTable
 from turnout.store.batch_rows import columns_of, newest_order
 from turnout.store.database import first_row, scalar
 
+MOST_ROWS_HELD = 4_800_000
+"""About how many rows of both sides all tasks together join at once: the driver has their results in memory."""
+
 SIGN_BIT = 1
 """Spark's integers have a sign: of a key's hash they hold the upper 63 bits."""
 
@@ -85,9 +88,13 @@ class PartRunner:
 
     folder: Path
     cores: int
-    parts: Callable[[int], int]
-    """In how many parts so many rows of ids are joined."""
+    part_rows: int
+    """About how many rows of both sides a part has."""
     over: Callable[[str, Sequence[Files]], Iterable[pa.Table]]
+
+    def parts(self, size: int) -> int:
+        """In how many parts so many rows of ids are joined."""
+        return self.cores * (size // (self.cores * min(self.part_rows, MOST_ROWS_HELD // self.cores)) + 1)
 
 
 def export_joined(

@@ -12,8 +12,8 @@ import pytest
 from turnout.config import Settings
 from turnout.config.secrets import hidden_texts
 from turnout.config.settings import SparkSettings
+from turnout.service import keep_private
 from turnout.store.database import Database
-from turnout.store.private_files import keep_private
 
 
 @pytest.fixture(autouse=True)
