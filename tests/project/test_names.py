@@ -20,6 +20,8 @@ ELSEWHERE = {
     "client/cli/progress client/cli/questions client/cli/status client/cli/swap client/cli/tables",
     "config/test_configuration.py": "store/config_history",
     "live/test_check.py": "preflight/findings",
+    # A file by example.
+    "live/test_by_example.py": "kafka/topic_creation",
     "serve/test_example_api.py": "example/by_example serve/kafka_api",
     "live/test_demo.py": "local/spinner",
     # The client is one thing to those who use it.

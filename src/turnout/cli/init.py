@@ -173,7 +173,7 @@ def create(
     json: options.Json = False,
 ) -> None:
     """Create topics; Kafka decides how many replicas they have."""
-    from turnout.kafka.topics import create_topic
+    from turnout.kafka.topic_creation import create_topic
 
     kafka = _kafka(config, bootstrap)
     for name in names:

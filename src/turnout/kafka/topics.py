@@ -1,7 +1,7 @@
 """What Kafka's topics hold: their names, the offsets a build starts at and aims for, and samples of their records.
 
-Nothing is committed or written, and no consumer group is joined; only the command line has topics created. Every
-question is answered within `timeout_seconds`, or ends in a TurnoutError that says what to do.
+It only looks: nothing is created, committed or written, and no consumer group is joined. Every question is
+answered within `timeout_seconds`, or ends in a TurnoutError that says what to do.
 """
 
 import contextlib
@@ -23,7 +23,6 @@ from turnout.kafka.clients import (
     MISSING,
     NO_LEADER_YET,
     Partition,
-    TopicAdmin,
     describe,
     read_offsets,
     renewed_consumer,
@@ -32,7 +31,7 @@ from turnout.kafka.diagnosis import NOT_BY_WAITING, TOPIC_DENIED, cause_in, caus
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout.plan.nearest import did_you_mean
 from turnout.plan.offsets import Offsets
-from turnout.plan.plan import Start, parse_topic
+from turnout.plan.plan import Start
 
 TIMEOUT_SECONDS = 10.0
 # A topic that was just made has no leaders for a moment; one that stays so long without them has lost a broker.
@@ -421,21 +420,3 @@ def unknown_topic(topic: str, known: Iterable[str], taken: Collection[str] = ())
     has = f" (has: {', '.join(others[:NAMES_SHOWN])}{more})" if others else ""
     hint = did_you_mean(topic, others, f"create it or name another{has}")
     return TurnoutError(code="unknown_topic", message=f"topic {topic!r} does not exist", hint=hint)
-
-
-def create_topic(kafka: KafkaSettings, name: str, partitions: int, *, compact: bool) -> None:
-    """Create a topic that somebody asks for, and return when it can be used."""
-    try:
-        parse_topic(name)
-    except ValueError as error:
-        raise TurnoutError("topic_refused", str(error), "choose another name") from None
-    with contextlib.closing(Topics(kafka)) as topics:
-        if name in topics.names():  # also tells why Kafka cannot be reached
-            raise TurnoutError("topic_exists", f"topic {name!r} already exists", "give another name")
-        config = {"cleanup.policy": "compact"} if compact else {}
-        try:
-            TopicAdmin(kafka, "settings", TIMEOUT_SECONDS).create(name, partitions, config)
-        except KafkaException as exception:
-            text = f"Kafka does not create topic {name!r} ({describe(exception.args[0])})"
-            hint = "give Turnout's Kafka identity the right to create topics, or ask somebody who has it"
-            raise TurnoutError("topic_refused", text, hint) from None
