@@ -34,7 +34,13 @@ def entry(page: Page, place: int) -> Locator:
 
 
 def test_back_and_forward_go_from_table_to_table_and_tab_leaves_the_rows(visit: Visit) -> None:
-    page, press = visit.page, visit.page.keyboard.press
+    page = visit.page
+
+    def press(keys: str) -> None:
+        page.keyboard.press(keys)
+        # AG Grid moves the focus out of the rows in two steps; the second is a timer.
+        page.evaluate("new Promise((done) => setTimeout(done))")
+
     for table in ("users_ui", "accounts_ui"):
         page.locator(f"#tables [data-table='{table}']").click()
         expect(page.locator("#grid")).to_have_attribute("data-table", table)
@@ -50,11 +56,12 @@ def test_back_and_forward_go_from_table_to_table_and_tab_leaves_the_rows(visit: 
     expect(page.locator("#grid")).to_have_attribute("data-table", "accounts_ui")
     expect(page.locator("#where")).to_have_value("balance > 100")
     expect(page.get_by_role("grid", name="Rows of accounts_ui")).to_be_visible()
-    page.locator("#grid .ag-cell").first.click()
+    cell = page.locator("#grid .ag-cell").first
+    cell.click()
     press("Tab")
     assert not page.evaluate("document.querySelector('#grid').contains(document.activeElement)")
     press("Shift+Tab")
-    assert page.evaluate("document.querySelector('#grid').contains(document.activeElement)")
+    expect(cell).to_be_focused()
     press("Shift+Tab")
     assert not page.evaluate("document.querySelector('#grid').contains(document.activeElement)")
     names = page.get_by_role("button", name="Swap now", exact=True)

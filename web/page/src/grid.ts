@@ -144,6 +144,8 @@ export class Grid {
       // Tab leaves the grid; arrow keys move inside it.
       tabToNextCell: () => false,
       tabToNextHeader: () => false,
+      // Shift+Tab from below enters at the cell that was left. AG Grid would scroll to the last row of the table.
+      focusGridInnerElement: ({ fromBottom }) => fromBottom && this.focus(),
       onCellDoubleClicked: ({ rowIndex }) => rowIndex !== null && this.events.onOpen(this.base + rowIndex),
       onCellKeyDown: (event) => "column" in event && this.onKey(event),
     };
@@ -216,10 +218,15 @@ export class Grid {
     for (const header of this.headers) header.update();
   }
 
-  focus(): void {
+  // Focus the cell that had the focus last, or the first visible one. Return whether there is a cell.
+  focus(): boolean {
     const column = this.api.getAllDisplayedColumns()[0];
+    if (!column || this.total === 0) return false;
     const focused = this.api.getFocusedCell();
-    if (column && this.total > 0) this.api.setFocusedCell(focused?.rowIndex ?? this.visible.first - this.base, focused?.column ?? column);
+    const row = Math.min(focused?.rowIndex ?? this.visible.first - this.base, placesFor(this.total) - 1);
+    this.api.ensureIndexVisible(row);
+    this.api.setFocusedCell(row, focused?.column ?? column);
+    return true;
   }
 
   // Handle scrolling of the rows' own viewport; AG Grid has other scrollable elements.
