@@ -17,8 +17,9 @@ from fake_webhook import Hook, hooked
 from turnout.alert import targets
 from turnout.alert.events import AlertEvent
 from turnout.alert.targets import WebhookTarget, is_public
-from turnout.config import AlertSettings, TargetSettings
+from turnout.config import AlertSettings, KafkaSettings, TargetSettings
 from turnout.errors import TurnoutError
+from turnout.preflight.findings import check_alert
 
 EVENTS = [
     AlertEvent(number, f"{number:032x}", "large", "entered", {"ts": "2026-01-01T00:00:00.000Z", "key": key, "row": {}})
@@ -121,6 +122,14 @@ def test_name_with_one_private_address_among_others_is_refused(monkeypatch: pyte
     Names(monkeypatch, hook=["93.184.215.14 10.0.0.1"])
     with pytest.raises(TurnoutError, match=r"not public \(10.0.0.1\)"):
         target("https://hook.test/", private=False).send(EVENTS)
+
+
+@pytest.mark.parametrize(("answer", "number"), [("93.184.215.14", 1), ("93.184.215.14 2606:2800:21f::1", 2)])
+def test_check_counts_the_addresses_of_a_webhook(monkeypatch: pytest.MonkeyPatch, answer: str, number: int) -> None:
+    Names(monkeypatch, hook=[answer])
+    alert = AlertSettings(table="final_ui", where="age > 1", to=TargetSettings(webhook="https://hook.test/"))
+    found = check_alert("large", alert, KafkaSettings())
+    assert (found.level, found.text) == ("ok", f"webhook hook.test: addresses {number}")
 
 
 def test_connection_goes_to_the_address_that_was_looked_at(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,8 @@ from turnout.plan.joins import Join
 from turnout.sink.records import kept_changes, published_table
 from turnout.sink.sink import OutputTools
 from turnout.store.database import Database
+from turnout.store.query.difference import DifferenceQuestion, read_difference
+from turnout.store.query.windows import Window
 
 LOG = TargetSettings(log=True)
 LARGE = AlertSettings(table="final_ui", where="balance > 1", to=LOG)
@@ -114,6 +116,14 @@ def test_rows_that_fulfil_an_alert_when_it_begins_are_not_told(filling: Filling)
     filling.batch(accounts=[account(1, 0.0), account(2, 9.0)])
     rows.step()
     assert sorted(told(filling.database)) == [("entered", "u2"), ("left", "u1")]
+
+
+def test_alert_is_no_sink_of_a_difference(filling: Filling) -> None:
+    filling.swap(users=[user(1), user(2)])
+    WatchedRows("large", LARGE, filling.database).step()
+    filling.swap(users=[user(1)])
+    asked = DifferenceQuestion(Window("final_ui"), 1, 2)
+    assert read_difference(filling.database, asked).sinks == {}, "it sends events, and not a record for each row"
 
 
 def test_batches_are_told_each_by_itself_though_they_are_looked_at_together(filling: Filling) -> None:

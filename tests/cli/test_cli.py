@@ -30,6 +30,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from typer.testing import CliRunner, Result
 
+from access_site import site
 from child_processes import ending_with_us
 from fake_orchestrator import STATUS, ApplyingOrchestrator
 from filled_store import GOLD_1, USER_1, USER_2, filled
@@ -37,9 +38,11 @@ from http_server import application, serving, small_store
 from small_disk import fill, small_disk
 from turnout import config
 from turnout.cli import app
+from turnout.cli.run import tell_until_ready
 from turnout.config import sent
 from turnout.errors import TurnoutError
 from turnout.java.jars import resolve
+from turnout.local import spinner
 from turnout.local.demo import banner, settings
 from turnout.preflight.findings import check_records
 from turnout.serve.access import Access
@@ -889,3 +892,16 @@ def test_disk_without_room_is_told_in_one_line(tmp_path: Path) -> None:
     assert done.exit_code == 1
     said = "Starting Kafka ...\nerror: cannot write: No space left on device\nhint: free disk space"
     assert done.stderr.startswith(said)
+
+
+def test_start_on_all_addresses_is_told_until_the_tables_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(spinner, "LINE_SECONDS", 0.5)
+    with site(tmp_path) as running:
+        url = running.url.replace("127.0.0.1", "0.0.0.0")
+        telling = threading.Thread(target=tell_until_ready, args=(url,), daemon=True)
+        telling.start()
+        telling.join(patience(10))
+        assert not telling.is_alive()
+    assert caplog.messages == []

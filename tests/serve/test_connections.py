@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import resource
 import socket
 import threading
@@ -74,7 +75,8 @@ def test_guessing_tokens_ends_soon_and_locks_out_nobody_who_was_in(tmp_path: Pat
         assert running.get(token=WALL).status_code == 200
         guesses = [running.get(token=f"guess-number-000000{number}") for number in range(5)]
         assert [guess.status_code for guess in guesses] == [401, 401, 401, 429, 429]
-        error_of(guesses[-1], 429, "too_many_requests")
+        hint = error_of(guesses[-1], 429, "too_many_requests")["hint"]
+        assert re.fullmatch(r"wait \d+ s; then send a token that is known here, or sign in again", hint)
         # A guess that is right is not told so.
         error_of(running.get(token=OPS), 429, "too_many_requests")
         assert running.get(token=WALL).status_code == 200

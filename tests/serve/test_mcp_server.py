@@ -148,6 +148,7 @@ def test_errors_of_the_server_reach_the_agent_with_their_hint(url: str, transpor
     wrong: list[tuple[str, Mapping[str, Any], str, str]] = [
         ("read_rows", {"table": "users"}, "unknown_table", "did you mean users_ui?"),
         ("read_rows", {"table": "users_ui", "where": ["agee > 1"]}, "bad_where", "agee"),
+        ("read_rows", {"table": "users_ui", "where": "age > 1"}, "bad_body", "where: Input should be a valid array"),
         ("read_rows", {"table": "../sql"}, "bad_body", "table"),
         ("read_rows", {"tabel": "users_ui"}, "bad_body", "arguments: table, where, columns"),
         ("read_rows", {"table": "users_ui", "limit": -1}, "bad_body", "limit"),

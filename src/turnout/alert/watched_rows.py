@@ -83,7 +83,8 @@ class WatchedRows:
 
     def _move(self, position: Position) -> None:
         self._position = position
-        self._database.sinks.put(f"alert:{self._name}", SinkPosition(self._settings.table, MAX_KEPT_CHANGES, position))
+        watched = SinkPosition(self._settings.table, MAX_KEPT_CHANGES, position, watches=True)
+        self._database.sinks.put(f"alert:{self._name}", watched)
 
     def _changes(self, cursor: duckdb.DuckDBPyConnection, now: PublishedTable, position: Position) -> pa.Table:
         """The rows that do not fulfil the condition as they did before: identity, order, and the row as JSON."""

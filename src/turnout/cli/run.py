@@ -66,10 +66,11 @@ def _end_process() -> NoReturn:
 def _tell_start(url: str) -> None:
     """Print the address, and then a line every few seconds until the tables are there."""
     print(f"Turnout is at {url}", flush=True)
-    threading.Thread(target=_tell_until_ready, args=(url,), name="turnout-start", daemon=True).start()
+    threading.Thread(target=tell_until_ready, args=(url,), name="turnout-start", daemon=True).start()
 
 
-def _tell_until_ready(url: str) -> None:
+def tell_until_ready(url: str) -> None:
+    """Log why the tables are not there yet, every few seconds, until they are."""
     import httpx
 
     from turnout.local.spinner import LINE_SECONDS
@@ -79,7 +80,8 @@ def _tell_until_ready(url: str) -> None:
         while True:
             time.sleep(LINE_SECONDS)
             try:
-                answer = client.get(f"{url}/readyz")
+                # Without `access:` the server refuses 0.0.0.0 as a name of this machine.
+                answer = client.get(f"{url}/readyz", headers={"Host": "localhost"})
             except httpx.HTTPError:
                 return  # it has ended, or listens on an address that is not this machine's
             if answer.is_success:

@@ -377,4 +377,4 @@ def check_alert(name: str, alert: AlertSettings, kafka: KafkaSettings) -> Findin
         addresses = allowed_addresses(alert.to) if alert.to.webhook is not None else []
     except TurnoutError as error:
         return Finding.of_error(subject, error)
-    return Finding(subject, "ok", f"{alert.to.described}{f': {len(addresses)} addresses' if addresses else ''}")
+    return Finding(subject, "ok", f"{alert.to.described}{f': addresses {len(addresses)}' if addresses else ''}")

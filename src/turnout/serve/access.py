@@ -302,7 +302,8 @@ class Access:
         """Refuse an address from which too many wrong tokens came: TooOften."""
         wait = self._wrong_tokens.wait_seconds(client)
         if wait:
-            raise TooOften("this address sent too many wrong tokens", wait)
+            hint = "then send a token that is known here, or sign in again"
+            raise TooOften("this address sent too many wrong tokens", wait, hint)
 
     def _count(self, buckets: Buckets, scope: Scope, identity: Identity | None) -> None:
         # A probe that is refused would restart a server that is only busy.
@@ -310,7 +311,8 @@ class Access:
             return
         wait = buckets.take(self.client(scope, identity))
         if wait:
-            raise TooOften("this client sent too many requests", wait)
+            hint = "for rows as they change, subscribe at /api/live instead of asking again"
+            raise TooOften("this client sent too many requests", wait, hint)
 
     def client(self, scope: Scope, identity: Identity | None) -> str:
         """The client that a request counts for."""

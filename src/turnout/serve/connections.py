@@ -90,7 +90,8 @@ class OpenConnections:
     def check_upgrade(self, comer: Connection) -> None:
         """Refuse a WebSocket of a client that opens them faster than anybody needs them."""
         if not self._is_proxy(comer) and (wait := self._upgrading.take(comer.host)):
-            raise TooOften("too many WebSockets were opened by this client", wait)
+            hint = "one WebSocket holds many subscriptions, so keep it open"
+            raise TooOften("too many WebSockets were opened by this client", wait, hint)
 
     def refuse(self, comer: Connection) -> bool:
         """Whether a connection without a place may send its request, to be answered: some may, a few of each client."""

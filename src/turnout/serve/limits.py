@@ -55,10 +55,9 @@ class Rates:
 class TooOften(TurnoutError):  # noqa: N818 - it reads as the sentence it says
     """A client asked too often; its answer says when to come back."""
 
-    def __init__(self, message: str, wait_seconds: float) -> None:
+    def __init__(self, message: str, wait_seconds: float, hint: str) -> None:
         self.retry_after = max(1, math.ceil(wait_seconds))
-        hint = f"wait {self.retry_after} s; for rows as they change, subscribe at /api/live instead of asking again"
-        super().__init__("too_many_requests", message, hint)
+        super().__init__("too_many_requests", message, f"wait {self.retry_after} s; {hint}")
 
 
 class Buckets:

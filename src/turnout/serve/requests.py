@@ -269,7 +269,8 @@ def checked_body(body: bytes, shape: type[M], example: str) -> M:
 def first_fault(error: ValidationError, whole: str) -> str:
     """The first fault of what was sent: its place, or the word for the whole, and what is wrong there."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
+    text = first["msg"].replace("valid tuple", "valid array")  # where values are checked, and not their JSON
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {text}"
 
 
 def _too_large(most: int, smaller: str) -> TurnoutError:

@@ -28,11 +28,15 @@ _TRIMMED_ROWS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SinkPosition:
-    """How far a sink has written its table, and how many changed rows may wait for it."""
+    """How far a sink has written its table, and how many changed rows may wait for it; also how far an alert is.
+
+    `watches` is true for an alert: it reads the changed rows, and writes no record for each of them.
+    """
 
     table: str
     max_rows: int
     written: Position = NOTHING
+    watches: bool = False
 
 
 class SinkPositions:
@@ -51,8 +55,8 @@ class SinkPositions:
             self._sinks = {known: one for known, one in self._sinks.items() if known != name}
 
     def writing(self, table: str) -> list[str]:
-        """The names of the sinks that write a table."""
-        return sorted(name for name, one in self._sinks.items() if one.table == table)
+        """The names of the sinks that write a table; alerts do not."""
+        return sorted(name for name, one in self._sinks.items() if one.table == table and not one.watches)
 
     def of_tables(self) -> dict[str, list[SinkPosition]]:
         """The positions now, by table."""
