@@ -37,8 +37,8 @@ pytest_plugins = ["layers", "namespaces", "processor_time", "progress_lines", "s
 collect_ignore = [] if LONG else ["live/test_image.py", "live/test_client_alone.py"]
 
 measure()
-# Far beyond the limit of one wait, so that a wait that hangs ends first, and says what it waited for. A test of the long
-# form may work for eight minutes on a quiet machine.
+# Far beyond the limit of one wait, so that a wait that hangs ends first, and says what it waited for. A test of the
+# long form may work for eight minutes on a quiet machine.
 os.environ.setdefault("PYTEST_TIMEOUT", f"{(12 if LONG else 4) * patience():.0f}")
 
 # A shell starts what runs in its background with Ctrl-C ignored, and every program of the tests would have it so.

@@ -495,6 +495,7 @@ def test_page_is_used_by_keyboard_alone(visit: Visit, site: Site) -> None:
     press = page.keyboard.press
     page.keyboard.type("?")
     expect(page.locator("#help")).to_be_visible()
+    expect(page.locator("#help")).to_contain_text("leave the rows")
     press("Escape")
     page.keyboard.type("/age = 7")
     press("Enter")

@@ -235,6 +235,7 @@ def test_tabs_keep_their_texts_and_rows_and_come_back_after_a_reload(visit: Visi
     page.reload()
     expect(tabs).to_have_text(["1 final_ui", "2 users_ui"])
     wait_until(lambda: len(cells(page)) == 1, what="the row of the tab in the address")
+    expect(page.locator("#tables [aria-current]")).to_have_text("SQL")
     page.get_by_role("button", name="Close tab 2 users_ui").click()
     expect(tabs).to_have_text(["1 final_ui"])
     expect(editor).to_contain_text("accountType")

@@ -47,13 +47,16 @@ def test_check_tells_topics_records_and_what_is_missing(tmp_path: Path, broker: 
         producer.stop()
 
     # All at once: each check of a real Kafka starts a JVM. `test_by_example.py` has a file that nothing is wrong with.
-    document["control"] = {"topic": "check-missing"}
+    create_topic(address, "check-letters", config={"cleanup.policy": "compact"})
+    document |= {"control": {"topic": "check-missing"}, "dead_letter_topic": "check-letters"}
     empty = sources["users"] | {"topic": "check-empty", "table": "empty_ui"}
     keyless = {"topic": users, "table": "a", "key": "id", "columns": {"id": "string"}}
     document |= {"sources": sources | {"empty": empty, "keyless": keyless}}
     code, found = checked(tmp_path, document)
     assert code == 1
     assert found["control topic"] == [("fault", "topic 'check-missing' does not exist")]
+    refused = "topic 'check-letters' has cleanup.policy=compact, so Kafka refuses records without a key"
+    assert found["dead_letter_topic"][1] == ("warning", refused)
     assert found["source empty"] == [("ok", "topic check-empty: partitions 1, records 0")]
     assert "not JSON" in str(found["source users"])
     assert found["source accounts"][1] == ("ok", "100 of the newest 100 records fit")

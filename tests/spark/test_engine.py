@@ -148,9 +148,9 @@ def test_cluster_that_gives_no_executor_is_told_and_asked_again(
     monkeypatch.setattr(engines, "EXECUTORS_SECONDS", 0.0)
     none = [True]
     monkeypatch.setattr(engines, "no_executors", lambda session: none[0])
-    engine = Engine(SparkSettings(master="spark://m:7077"), tmp_path)
+    engine = Engine(SparkSettings(master="spark://m:7077", conf={"spark.executor.memory": "4g"}), tmp_path)
     with pytest.raises(
-        TurnoutError, match=r"spark://m:7077 has given no executor within 0 s; check that it has workers"
+        TurnoutError, match=r"spark://m:7077 has given no executor within 0 s; check .* spark\.executor\.memory \(4g\)"
     ):
         engine.session()
     none[0] = False

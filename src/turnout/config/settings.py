@@ -416,7 +416,7 @@ class Settings(Section):
     """Where a generation starts to read: `latest`, `earliest`, or `{timestamp: 2026-01-01T00:00:00Z}` (UTC unless it
     says otherwise)."""
     dead_letter_topic: Topic | None = None
-    """The topic that gets copies of records that cannot be read."""
+    """The topic that gets copies of records that cannot be read; not compacted, since they may have no key."""
     swap: SwapSettings = Field(default_factory=SwapSettings)
     server: ServerSettings = Field(default_factory=ServerSettings)
     access: AccessSettings | None = None

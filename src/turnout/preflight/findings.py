@@ -184,10 +184,12 @@ class Cluster:
 
 
 def check_data(cluster: Cluster, settings: Settings) -> list[Finding]:
-    """The cluster of the data, then the topics of sinks and the targets of alerts, if it answers."""
+    """The cluster of the data, then the topics of dead letters and sinks and the targets of alerts, if it answers."""
     found = list(check_cluster(cluster, settings.sources))
     if any(finding.subject == cluster.subject and finding.level == "fault" for finding in found):
         return found
+    if settings.dead_letter_topic is not None:
+        found += check_dead_letters(settings.dead_letter_topic, settings.kafka)
     found += [check_sink(name, sink, settings.kafka) for name, sink in settings.sinks.items()]
     return [*found, *(check_alert(name, alert, settings.kafka) for name, alert in settings.alerts.items())]
 
@@ -344,6 +346,15 @@ def check_written(subject: str, topic: str, writer: str, kafka: KafkaSettings) -
         return Finding(subject, "fault", text, "grant it Describe, Read and Write on the topic"), None
     partitions = f"topic {topic}: partitions {len(found.partitions)}"
     return Finding(subject, "ok", partitions), reader.admin.cleanup_policy(topic)
+
+
+def check_dead_letters(topic: str, kafka: KafkaSettings) -> Iterator[Finding]:
+    """Check whether the topic takes records without a key, as those that cannot be read may be."""
+    policy = TopicReader(kafka, topic, lambda: False).admin.cleanup_policy(topic)
+    if policy is not None and "compact" in policy:
+        text = f"topic {topic!r} has cleanup.policy={policy}, so Kafka refuses records without a key"
+        hint = "set cleanup.policy=delete on the topic; otherwise reading stops at a bad record without a key"
+        yield Finding("dead_letter_topic", "warning", text, hint)
 
 
 def check_sink(name: str, sink: SinkSettings, kafka: KafkaSettings) -> Finding:

@@ -31,6 +31,7 @@ const LISTED: [string, string][] = [
   ["r", "review the candidate"],
   ["x", "clear filters and sort"],
   ["?", "this help"],
+  ["Tab", "leave the rows"],
   ["↑ ↓ ← →", "move among cells; Ctrl goes to the edge, Page Up/Down, Home and End jump"],
   ["Enter", "on a cell: the whole row; on a column: sort (Shift: add to the sort)"],
   ["F", "on a column: filter it"],

@@ -252,7 +252,7 @@ async function readTables(): Promise<void> {
       if (tab === "table") open(emptyView(first));
       else pane.prepare(emptyView(first));
     }
-    if (tab === "table") list.choose(pane.view.table);
+    if (tab !== "review") list.choose(tab === "sql" ? null : pane.view.table);
   } catch (error) {
     console.warn("cannot read the list of tables:", String(error));
   }

@@ -71,13 +71,14 @@ class Engine:
         if is_local(self._settings.master):
             return
         deadline = time.monotonic() + EXECUTORS_SECONDS
+        memory = self._settings.conf.get("spark.executor.memory", "1g")
         while no_executors(session) and not self._stopped:
             if time.monotonic() > deadline:
                 raise TurnoutError(
                     code="spark_not_started",
                     message=f"{self._settings.master} has given no executor within {EXECUTORS_SECONDS:g} s",
                     hint="check that it has workers with free cores, and as much free memory as "
-                    "spark.executor.memory (1g)",
+                    f"spark.executor.memory ({memory})",
                     status=503,
                 )
             time.sleep(0.1)
