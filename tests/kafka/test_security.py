@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from certificates import Authority
 from turnout.config import AuthSettings, KafkaSettings
 from turnout.errors import TurnoutError
+from turnout.kafka.clients import bulk_properties
 from turnout.kafka.diagnosis import without_secrets
 from turnout.kafka.security import java_properties, librdkafka_properties, masked
 
@@ -173,6 +174,24 @@ def test_oauth_for_librdkafka_is_its_oidc_method(tmp_path: Path) -> None:
     }
 
 
+def test_token_endpoint_without_ca_file_is_trusted_by_the_authorities_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", written(tmp_path, "system.pem", f"# public\n{PEM}\n"))
+    kafka = settings(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth=OAUTH)
+
+    def trust(kafka: KafkaSettings, *, anywhere: bool = False) -> dict[str, str]:
+        rendered = librdkafka_properties(kafka, anywhere=anywhere)
+        return {name: value for name, value in rendered.items() if name.startswith("https.")}
+
+    assert trust(kafka) == {"https.ca.location": str(tmp_path / "system.pem")}
+    assert trust(kafka, anywhere=True) == {"https.ca.pem": PEM}
+    own = kafka.model_copy(update={"librdkafka_properties": {"https.ca.pem": "own"}})
+    assert trust(own) == {"https.ca.pem": "own"}
+    plain = OAUTH | {"token_endpoint": "http://login.example.com/token"}
+    assert trust(settings(protocol="SASL_SSL", mechanism="OAUTHBEARER", oauth=plain)) == {}
+
+
 def test_client_certificate_in_pem_is_text_for_java_and_files_for_librdkafka(tmp_path: Path) -> None:
     ca, own, key = (written(tmp_path, n, t) for n, t in (("ca", PEM), ("own", f"{PEM}\n{PEM}"), ("key", KEY)))
     kafka = settings(protocol="SSL", ca_file=ca, certificate_file=own, key_file=key, verify_hostname=False)
@@ -242,6 +261,18 @@ def test_stores_are_opened_for_executors_on_other_machines(tmp_path: Path) -> No
     assert rendered["ssl.keystore.type"] == "PEM"
     assert rendered["ssl.keystore.certificate.chain"] == certificate.file.read_text().strip()
     assert rendered["ssl.keystore.key"] == certificate.key_file.read_text().strip()
+
+
+def test_consumers_on_other_machines_get_no_files(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own = authority.issue("turnout")
+    files = {"ca_file": authority.ca_file, "certificate_file": own.file, "key_file": own.key_file}
+    oauth = {**OAUTH, "ca_file": authority.ca_file}
+    for auth in ({"protocol": "SSL", **files}, {"protocol": "SASL_SSL", "mechanism": "OAUTHBEARER", "oauth": oauth}):
+        rendered = bulk_properties(settings(**auth), anywhere=True)
+        assert {name: value for name, value in rendered.items() if str(tmp_path) in str(value)} == {}
+        assert any(name.endswith("ca.pem") for name in rendered)
+        Consumer(rendered).close()
 
 
 def test_secrets_are_taken_out_of_what_clients_say() -> None:

@@ -364,6 +364,17 @@ def test_oauth_tokens_are_renewed_while_data_flows_and_extensions_arrive(
         provider.start()
 
 
+def test_token_endpoint_is_trusted_as_the_system_trusts_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(cluster.provider.authority.ca_file))
+    users = cluster.make_topics("system")["sources"]["users"]["topic"]
+    cluster.grant(PRINCIPAL, "system")
+    topics = Topics(KafkaSettings.model_validate(cluster.oauth(ca_file=None)), timeout_seconds=patience())
+    try:
+        assert users in topics.names()
+    finally:
+        topics.close()
+
+
 @pytest.mark.usefixtures("one_java")
 def test_check_connects_with_both_clients_by_every_scheme(cluster: Cluster, tmp_path: Path) -> None:
     broker, prefix = cluster.broker, "both"

@@ -64,25 +64,28 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-def client_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
-    """The properties of any client; `role` is for the broker's logs."""
+def client_properties(kafka: KafkaSettings, role: str, *, anywhere: bool = False) -> dict[str, Any]:
+    """The properties of any client; `role` is for the broker's logs.
+
+    For a client on another machine (`anywhere`) the files of `auth` are read here.
+    """
     return {
         "client.id": f"turnout-{role}",
         # Where a broker refuses a certificate, the client believes that it was connected, and begins with this anew:
         # by default, each of them would ask for ten handshakes a second.
         "reconnect.backoff.ms": 500,
         "reconnect.backoff.max.ms": 1000,
-        **librdkafka_properties(kafka),
+        **librdkafka_properties(kafka, anywhere=anywhere),
         # Nobody asked Turnout for a topic. A producer's question about one would create it at many brokers.
         "allow.auto.create.topics": False,
         "log_level": 0,  # the client writes nothing to stderr: what matters comes as an error
     }
 
 
-def consumer_properties(kafka: KafkaSettings, role: str) -> dict[str, Any]:
+def consumer_properties(kafka: KafkaSettings, role: str, *, anywhere: bool = False) -> dict[str, Any]:
     """The properties of a small, prompt consumer that joins no group."""
     return {
-        **client_properties(kafka, role),
+        **client_properties(kafka, role, anywhere=anywhere),
         # librdkafka wants the name of a group. It is not joined: partitions are only ever assigned.
         "group.id": f"turnout-{role}",
         "enable.auto.commit": False,
@@ -102,7 +105,7 @@ def bulk_properties(kafka: KafkaSettings, *, anywhere: bool) -> dict[str, Any]:
     For tasks on other machines (`anywhere`) the files of `auth` are read here.
     """
     return {
-        **consumer_properties(kafka, "bulk"),
+        **consumer_properties(kafka, "bulk", anywhere=anywhere),
         **librdkafka_properties(kafka, anywhere=anywhere),
         # Where retention took the start of a range, it is read from the first record that is left.
         "auto.offset.reset": "earliest",

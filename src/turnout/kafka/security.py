@@ -7,6 +7,7 @@ by `keytool` and `openssl` for the client that cannot open them itself. Connecti
 import functools
 import re
 import shutil
+import ssl
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
@@ -48,6 +49,14 @@ _JAAS = re.compile(rf"[\w.]+ required(?: {_JAAS_OPTION.pattern})*;")
 _LOGIN = "org.apache.kafka.common.security"
 _JKS_MAGIC = b"\xfe\xed\xfe\xed"
 _SECONDS = 60
+# Where systems keep the authorities that they trust, as one file: Debian and Alpine, Fedora, openSUSE, macOS.
+_SYSTEM_AUTHORITIES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+_ENDPOINT_TRUST = frozenset({"https.ca.location", "https.ca.pem"})
 
 
 def java_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> dict[str, str]:
@@ -95,7 +104,9 @@ def librdkafka_properties(kafka: KafkaSettings, *, anywhere: bool = False) -> di
     if auth.mechanism is not None:
         properties["sasl.mechanism"] = auth.mechanism.value
     if auth.oauth is not None:
-        properties |= _librdkafka_oauth(auth.oauth, anywhere)
+        properties |= _librdkafka_oauth(auth.oauth)
+        if auth.oauth.ca_file is not None or not _ENDPOINT_TRUST & properties.keys():
+            properties |= _endpoint_trust(auth.oauth, anywhere)
     elif auth.mechanism is not None:
         properties |= {"sasl.username": auth.username or "", "sasl.password": revealed(auth.password)}
     return properties
@@ -213,7 +224,7 @@ def _opened_certificate(auth: AuthSettings) -> tuple[str, str] | None:
     return "\n".join(certificates), keys[0]
 
 
-def _librdkafka_oauth(oauth: OAuthSettings, anywhere: bool) -> dict[str, str]:
+def _librdkafka_oauth(oauth: OAuthSettings) -> dict[str, str]:
     properties = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": oauth.token_endpoint,
@@ -224,11 +235,26 @@ def _librdkafka_oauth(oauth: OAuthSettings, anywhere: bool) -> dict[str, str]:
         properties["sasl.oauthbearer.scope"] = oauth.scope
     if oauth.extensions:
         properties["sasl.oauthbearer.extensions"] = ",".join(f"{k}={v}" for k, v in oauth.extensions.items())
-    if oauth.ca_file is not None and anywhere:
-        properties["https.ca.pem"] = _certificates("oauth.ca_file", oauth.ca_file)
-    elif oauth.ca_file is not None:
-        properties["https.ca.location"] = str(oauth.ca_file)
     return properties
+
+
+def _endpoint_trust(oauth: OAuthSettings, anywhere: bool) -> dict[str, str]:
+    """The authorities that librdkafka trusts at the token endpoint; without `ca_file`, the system's.
+
+    The system's file is named, because librdkafka's ready-made packages know only Fedora's place.
+    """
+    file = oauth.ca_file
+    if file is None and oauth.token_endpoint.startswith("https:"):
+        file = _system_authorities()
+    if file is None:
+        return {}
+    return {"https.ca.pem": _certificates("oauth.ca_file", file)} if anywhere else {"https.ca.location": str(file)}
+
+
+def _system_authorities() -> Path | None:
+    """The file of the authorities that the system trusts: Python's, which SSL_CERT_FILE can name, or a known one."""
+    files = (ssl.get_default_verify_paths().cafile, *_SYSTEM_AUTHORITIES)
+    return next((Path(file) for file in files if file and Path(file).is_file()), None)
 
 
 def _jaas(auth: AuthSettings) -> str:
