@@ -37,7 +37,11 @@ def test_check_tells_topics_records_and_what_is_missing(tmp_path: Path, broker: 
         create_topic(address, topic)
     sources = default_sources()
     sources["users"]["topic"], sources["accounts"]["topic"] = users, "check-accounts"
-    document = {"kafka": {"bootstrap_servers": address}, "control": {"topic": control}, "sources": sources}
+    document: dict[str, Any] = {
+        "kafka": {"bootstrap_servers": address},
+        "control": {"topic": control},
+        "sources": sources,
+    }
     producer = SampleProducer(address)
     people = People(users, "check-accounts", HARBOUR)
     try:
