@@ -217,7 +217,11 @@ class Database:
                 return self._connection.close()
             except duckdb.ResourceInUseException as error:
                 if time.monotonic() >= until:
-                    raise store_failed(error) from error
+                    raise TurnoutError(
+                        code="store_unavailable",
+                        message=f"the store cannot be closed: a statement still runs after {timeout_seconds:g} s",
+                        hint="restart Turnout if this stays; what was committed is kept",
+                    ) from error
                 time.sleep(0.01)
 
 
