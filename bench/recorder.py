@@ -28,7 +28,7 @@ STAGES = {
     "turnout.store.views.parts:number_sql": "    check of keys",
     "turnout.store.views.parts:_export": "    files for Spark",
     "turnout.store.views.joined:JoinedRows._all_ids": "    the join on Spark, its ids to the store",
-    "turnout.store.tracked_writes:TrackedWrites.add": "    insert rows",
+    "turnout.store.batches:TrackedWrites.add": "    insert rows",
     "turnout.store.batches:write_quality": "  join quality",
     "turnout.spark.generation:GenerationQuery._start_stream": "start the stream",
     "turnout.spark.read.live:LiveStream._on_batch": "read a live batch, wait for more",

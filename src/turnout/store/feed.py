@@ -1,4 +1,4 @@
-"""The feed: what each commit of the store changed, for listeners. `tracked_writes.py` collects it during a batch.
+"""The feed: what each commit of the store changed, for listeners. `batches.py` collects it during a batch.
 
 The one place where data crosses from the writers' threads to the server: listeners are called on the thread that
 committed and must not block. Rows are collected only of tables that somebody wants; nothing is kept here.
