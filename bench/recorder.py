@@ -27,7 +27,7 @@ STAGES = {
     "turnout.store.views.parts:_newest_once": "    newest row of each key",
     "turnout.store.views.parts:number_sql": "    check of keys",
     "turnout.store.views.parts:_export": "    files for Spark",
-    "turnout.store.views.joined:JoinedRows._all_ids": "    the join on Spark, its ids to the store",
+    "turnout.store.views.view_rows:JoinedRows._all_ids": "    the join on Spark, its ids to the store",
     "turnout.store.batches:TrackedWrites.add": "    insert rows",
     "turnout.store.batches:write_quality": "  join quality",
     "turnout.spark.generation:GenerationQuery._start_stream": "start the stream",

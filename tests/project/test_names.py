@@ -68,8 +68,7 @@ ELSEWHERE = {
     "serve/test_mcp_server.py": "serve/agent_tools client/cli/mcp",
     "serve/test_metrics.py": "serve/metrics swap/metrics",
     # The store, by what its tables hold in the end.
-    "store/test_generation_tables.py": "store/batch_rows store/batches "
-    "store/views/joined store/views/parts store/views/view_rows",
+    "store/test_generation_tables.py": "store/batch_rows store/batches store/views/parts store/views/view_rows",
     "store/test_query_windows.py": "store/database",
     "plan/test_where.py": "plan/filter_values",
     "swap/test_control_queue.py": "swap/health",

@@ -27,8 +27,8 @@ from turnout.store.batches import Batch, Progress
 from turnout.store.database import Database, scalar
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.query.windows import Window, read_window
-from turnout.store.views.joined import JoinedRows
 from turnout.store.views.parts import Files
+from turnout.store.views.view_rows import JoinedRows
 from turnout.testing import patience
 
 
@@ -205,6 +205,7 @@ def test_view_of_ids_with_columns_put_in_is_the_view_over_all_columns(
     shown = f"SELECT * EXCLUDE (_hash, _row) FROM {table} ORDER BY ALL"
     with pytest.MonkeyPatch.context() as patched, tables.batch(None) as batch:
         patched.setattr("turnout.store.views.parts.SIGN_BIT", shift)
+        patched.setattr("turnout.store.views.view_rows.SIGN_BIT", shift)
         assert batch is not None
         batch.load(decoded({0: left, 1: pa.table(right)}))
         cursor = batch._cursor

@@ -1,6 +1,6 @@
 """Joins: their names, and the SQL text of a view.
 
-The text made here is the only definition of the join, and the definition of *newest*; `store/views/parts.py` has
+The text made here is the only definition of the join, and the definition of *newest*; `store/batch_rows.py` has
 the same rule in numpy, for few rows. It is written in the SQL that Spark (with double-quoted identifiers) and DuckDB
 share. Spark runs it over keys and ids, of touched keys or of whole generations; tests run it over all columns, to
 compare.

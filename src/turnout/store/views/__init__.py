@@ -1,7 +1,7 @@
 """Views kept up to date: which rows of a view a batch changes, what Spark gets of them, and what is written back.
 
 There are three kinds, each a class with the methods of `ViewRows`: a joined view and SQL that somebody wrote
-(`joined.py`), and a chain (`chained.py`). A batch asks each view whether it is touched, hands its rows to Spark, and
+(`view_rows.py`), and a chain (`chained.py`). A batch asks each view whether it is touched, hands its rows to Spark, and
 replaces the rows of the view by those that come back. Over few rows this happens in memory, over many through files.
 
 An example: `final_ui` is `users` left join `accounts` on `userId`. Stored are (hashes are shortened to two digits)
@@ -41,8 +41,7 @@ from typing import Any
 
 from turnout.plan.tables import ChainView, JoinedView, SqlView, ViewTable
 from turnout.store.views.chained import ChainedRows
-from turnout.store.views.joined import JoinedRows, OwnSqlRows
-from turnout.store.views.view_rows import ViewRows
+from turnout.store.views.view_rows import JoinedRows, OwnSqlRows, ViewRows
 
 _KINDS: Mapping[type[ViewTable], type[ViewRows[Any]]] = {
     JoinedView: JoinedRows,

@@ -27,13 +27,12 @@ from turnout.plan.chains import number_name
 from turnout.plan.joins import KEY, right_id, side
 from turnout.plan.sql_text import quoted
 from turnout.plan.tables import ChainView, SourceTable, joined_view
-from turnout.store.batch_rows import Hashes, Ids, columns_of, hash_names, hash_sql, hashes_of
+from turnout.store.batch_rows import Hashes, Ids, columns_of, hash_names, hash_sql, hashes_of, newest_of, shown_sql
 from turnout.store.database import arrow_table, registered, scalar
 from turnout.store.identity import key_text, of_source
-from turnout.store.join_quality import move_chain_quality
 from turnout.store.left_out import LeftOutState, without
-from turnout.store.views.parts import PartRunner, export_joined, newest_of, unambiguous
-from turnout.store.views.view_rows import BatchState, IdRows, OldRows, Rows
+from turnout.store.views.parts import PartRunner, export_joined
+from turnout.store.views.view_rows import BatchState, IdRows, OldRows, Rows, quality_change, unambiguous
 
 _VALUES, _IDS = "_chain_values", "_chain_ids"
 _NO_HASHES: Hashes = np.array([], np.uint64)
@@ -192,8 +191,36 @@ class ChainedRows(IdRows[ChainView]):
         return "_chain", ["_id", *shown]
 
     def move_quality(self) -> bool:
-        changes = {source.source: self.state.rows.of(source).change for source in self.view.sources}
-        return move_chain_quality(self.state.cursor, self.state.schema, self.view, changes, self._trace.known)
+        changed = {source.source: self.state.rows.of(source).change for source in self.view.sources}
+        moved = False
+        for name, sides in self.view.quality_sides.items():
+            rows_of_sides = [(source, column, rows) for source, column in sides for rows in changed[source.source]]
+            if not any(rows.num_rows for _, _, rows in rows_of_sides):
+                continue
+            hashes = _union([hashes_of(source, rows, column) for source, column, rows in rows_of_sides])
+            keys, before, after = [], [], []
+            for source, column in sides:
+                there = self._count_values(source, column, hashes)
+                gone, came = (rows[column] for rows in changed[source.source])
+                kind = there["key"].type
+                chunks = [chunk for some in (there["key"], came, gone) for chunk in some.cast(kind).chunks]
+                keys.append(pa.chunked_array(chunks, kind))
+                counts = there["n"].to_numpy()
+                after.append(np.concatenate([counts, np.zeros(len(came) + len(gone), np.int64)]))
+                before.append(np.concatenate([counts, np.full(len(came), -1), np.full(len(gone), 1)]))
+            moved |= self._add_quality(name, quality_change(keys, before, after))
+        return moved
+
+    def _count_values(self, source: SourceTable, column: str, hashes: Hashes) -> pa.Table:
+        """The values of a side that have one of these hashes, and how many rows have each; values may repeat."""
+        known = self._trace.known(self.view.sources.index(source), column, hashes)
+        if known is not None:
+            return pa.table({"key": known[column], "n": np.ones(known.num_rows, np.int64)})
+        self.state.cursor.register("_touched", {"h": hashes})
+        rows = shown_sql(source, f"{self.state.schema}.{quoted(source.table)}")
+        near = f"{source.hash_name(column)} IN (SELECT h FROM _touched)"
+        counted = f"SELECT {quoted(column)} AS key, count(*) AS n FROM ({rows}) WHERE {near} GROUP BY ALL"
+        return arrow_table(self.state.cursor, counted)
 
 
 class ChainTrace:

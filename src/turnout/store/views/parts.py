@@ -1,11 +1,7 @@
-"""What Spark gets of the sides of a join: a number for each key, the newest right rows, and files of rows in parts.
+"""What Spark gets of the sides of a join over many rows: numbers for keys, and ids, in files.
 
-Numbers stand for keys, because they are joined in less time than texts. Equal keys have one number; where different
-keys among the rows share a number, which only chance or malice brings about, the key stands for itself. What is done in
-memory for few rows is done in SQL for many, which go to Parquet files in parts that share no key.
-
-`plan/joins.py` defines *newest* in SQL. `newest_order` is the same rule in numpy, for few rows, where a statement of
-DuckDB takes longer than the work; tests hold both against each other.
+The Parquet files are in parts that share no key. What is done here in SQL is done in memory for few rows
+(`view_rows.py`, which says why keys have numbers).
 """
 
 from __future__ import annotations
@@ -16,13 +12,12 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from turnout.plan.joins import KEY, partition_newest_ids_sql
 from turnout.plan.sql_text import literal, quoted
 from turnout.plan.tables import JoinedView, SourceTable, SqlView, ViewTable
-from turnout.store.batch_rows import columns_of, newest_order
+from turnout.store.batch_rows import columns_of
 from turnout.store.database import first_row, scalar
 
 MOST_ROWS_HELD = 4_800_000
@@ -33,28 +28,6 @@ SIGN_BIT = 1
 
 Files = dict[str, list[Path]]
 """The files of one part, by source."""
-
-
-def numbered(key: str, rows: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
-    """What stands for the key of each row, in tables that have `_hash`."""
-    return unambiguous([table[key] for table in rows], [table["_hash"] for table in rows])
-
-
-def unambiguous(keys: Sequence[pa.ChunkedArray], hashes: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
-    """What stands for keys whose rows meet, given as columns: the numbers of these hashes, or the keys themselves."""
-    numbers = [_number(key, hashed) for key, hashed in zip(keys, hashes, strict=True)]
-    return list(keys) if _distinct(keys) > _distinct(numbers) else numbers
-
-
-def _distinct(columns: Sequence[pa.ChunkedArray]) -> int:
-    chunks = [chunk for column in columns for chunk in column.chunks]
-    return int(pc.count_distinct(pa.chunked_array(chunks, columns[0].type)).as_py())
-
-
-def _number(keys: pa.ChunkedArray, hashes: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The number of each key; null where the key is."""
-    number = pc.shift_right(hashes, pa.scalar(SIGN_BIT, pa.uint64())).cast(pa.int64())
-    return pc.if_else(pc.is_valid(keys), number, pa.scalar(None, pa.int64()))
 
 
 def number_sql(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping[str, str], *, unique: bool) -> str:
@@ -73,13 +46,6 @@ def number_sql(cursor: duckdb.DuckDBPyConnection, view: ViewTable, rows: Mapping
     # The key itself where different keys that have one number could meet.
     meet = first_row(cursor, meeting) is not None
     return key if meet else f"CASE WHEN {key} IS NOT NULL THEN CAST(_hash >> {SIGN_BIT} AS BIGINT) END"
-
-
-def newest_of(rows: pa.Table, key: str) -> pa.Table:
-    """The newest row of each key, as `newest_sql` has it; rows without a key, which match nothing, stay behind."""
-    rows = rows.filter(pc.is_valid(rows[key])) if rows[key].null_count else rows
-    order, newest = newest_order(rows, key)
-    return rows if len(order) == rows.num_rows and newest.all() else rows.take(pa.array(order[newest]))
 
 
 @dataclass(frozen=True, slots=True)
