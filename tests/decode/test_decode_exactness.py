@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from decoded_records import found, raw, source
 from lengths import DECODE_EXAMPLES
 from turnout.config import Format
-from turnout.decode.decoder import open_decoder
-from turnout.decode.shape import Decoded, merge
+from turnout.decode.decoder import Decoded, merge, open_decoder
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.schemas.registry import RegisteredSchema
 from turnout.schemas.source_schemas import RegistrySchemas

@@ -371,8 +371,9 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
 
     from pyspark import cloudpickle
 
-    import turnout.decode.shape
+    from turnout.decode.decoder import merge
     from turnout.spark.read.readers import carry_code
+    from turnout.spark.read.task import read, write
 
     carry_code()
     proto = 'syntax = "proto3"; message M { string id = 1; }'
@@ -390,7 +391,7 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
     values = [b'{"id":"a","price":1.5,"at":1}'] * 100 + [b"nope", b"\0\0\0\0\1\2a", b"\x0a\x01a"]
     batch = raw(values, topics=[0] * 101 + [1, 2])
     sources[2] = SourceShape("p", 2, "id", {"id": "string"}, False, "protobuf", sources[2].schemas)
-    task = (open_decoder, turnout.decode.shape.write, turnout.decode.shape.merge, sources, batch)
+    task = (open_decoder, write, merge, sources, batch)
     tmp_path.joinpath("code").write_bytes(cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
     code = (
         "import sys; sys.modules['turnout'] = None\n"
@@ -403,7 +404,7 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    decoded = turnout.decode.shape.read(tmp_path / "rows")
+    decoded = read(tmp_path / "rows")
     assert [decoded.rows[number]["id"].to_pylist() for number in range(3)] == [["a"] * 100, ["a"], ["a"]]
     assert decoded.faults is not None and decoded.faults["reason"].to_pylist() == ["not valid JSON"]
 

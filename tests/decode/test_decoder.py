@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from decoded_records import found, raw, shape
-from turnout.decode.decoder import open_decoder
+from turnout.decode.decoder import Decoded, PlainReader, merge, open_decoder
 from turnout.decode.exact_reader import ExactReader
-from turnout.decode.json_plain import PlainReader
-from turnout.decode.shape import RAW, Decoded, merge, read, write
+from turnout.decode.shape import RAW
+from turnout.spark.read.task import read, write
 from turnout_client.arrow_columns import arrow_type
 
 COLUMNS = {"id": "string", "age": "int64", "balance": "double", "on": "boolean"}

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from decoded_records import found, raw, shape
 from hostile_json import COLUMNS, a_record
 from lengths import FUZZ_EXAMPLES, HOSTILE_RECORDS, LONG
-from turnout.decode.decoder import open_decoder
+from turnout.decode.decoder import PlainReader, open_decoder
 from turnout.decode.exact_reader import ExactReader, Faults
-from turnout.decode.json_plain import PlainReader
 
 RECORDS = HOSTILE_RECORDS
 

@@ -15,7 +15,8 @@ from kafka_log import read_all
 from oracle import Sent
 from turnout.config import KafkaSettings, parse
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode.shape import RAW, Decoded
+from turnout.decode.decoder import Decoded
+from turnout.decode.shape import RAW
 from turnout.errors import TurnoutError
 from turnout.kafka.clients import bulk_properties
 from turnout.local.broker import EmbeddedBroker

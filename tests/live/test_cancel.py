@@ -16,7 +16,7 @@ import yaml
 from in_process_orchestrator import Orchestrated, orchestrated
 from kafka_log import read_all
 from turnout.config import parse
-from turnout.decode.shape import Decoded
+from turnout.decode.decoder import Decoded
 from turnout.kafka.topics import Topics, TopicSample
 from turnout.local.broker import EmbeddedBroker
 from turnout.plan.control import ApplyRequest, Outcome

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnout.decode.shape import Decoded
+from turnout.decode.decoder import Decoded
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.read.catch_up import LARGEST_PIECE, CatchUp, Piece, halves, next_piece, piece_records, read_ahead
 from turnout.spark.read.readers import KafkaReaders

@@ -12,7 +12,8 @@ import pytest
 
 from fed_generation import Quiet
 from filled_store import Filling, _joined
-from turnout.decode.shape import RAW, Decoded
+from turnout.decode.decoder import Decoded
+from turnout.decode.shape import RAW
 from turnout.plan.offsets import Offsets
 from turnout.plan.tables import ViewTable
 from turnout.schemas.record_decoder import RecordDecoder

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from turnout.decode.shape import RAW, Decoded
+from turnout.decode.decoder import Decoded
+from turnout.decode.shape import RAW
 from turnout.plan.offsets import EARLIEST, OFFSET_BITS, Offsets
 from turnout.spark.read.readers import (
     FEW_RECORDS,

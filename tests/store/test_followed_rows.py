@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from filled_store import Filling
 from lengths import EXAMPLES
 from turnout.config import Settings, parse
-from turnout.decode.shape import Decoded
+from turnout.decode.decoder import Decoded
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import OFFSET_BITS
 from turnout.plan.position import NOTHING

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lengths import PARTS_EXAMPLES
 from turnout.config import parse
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode.shape import Decoded
+from turnout.decode.decoder import Decoded
 from turnout.errors import TurnoutError
 from turnout.plan.joins import Duplicates, Join
 from turnout.plan.offsets import OFFSET_BITS

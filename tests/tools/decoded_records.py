@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from turnout.decode.shape import RAW, Decoded, SourceShape
+from turnout.decode.decoder import Decoded
+from turnout.decode.shape import RAW, SourceShape
 from turnout.plan.tables import SourceTable
 from turnout_client.column_types import ColumnType
 

@@ -15,7 +15,8 @@ from lengths import CUTS
 from oracle import Sent, numbered
 from turnout.config import Settings
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode.shape import RAW, Decoded
+from turnout.decode.decoder import Decoded
+from turnout.decode.shape import RAW
 from turnout.plan.offsets import OFFSET_BITS, Lost, Offsets
 from turnout.plan.tables import Layout, ViewTable
 from turnout.schemas.record_decoder import RecordDecoder

@@ -15,7 +15,8 @@ import pyarrow as pa
 from turnout.config import Settings
 from turnout.config.settings import default_sources, default_views
 from turnout.config.tables import first_plan, layout_of
-from turnout.decode.shape import FAULTS, Decoded
+from turnout.decode.decoder import Decoded
+from turnout.decode.shape import FAULTS
 from turnout.plan.joins import Join
 from turnout.plan.plan import Plan
 from turnout.plan.tables import ViewTable

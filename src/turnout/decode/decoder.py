@@ -1,18 +1,28 @@
-"""Raw records -> rows and faults of every source, by Arrow where records are plain and one by one where not."""
+"""Raw records -> rows and faults of every source: by Arrow where records are plain, and one by one where not.
+
+Arrow's reader gets only JSON that it surely reads as `json_exact` does. It reads a run of records as a whole, or not at
+all. Where it says which record it could not read, that one is left out; otherwise the run is halved. So one odd record
+does not hold up many, and where most are odd we soon give up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json as pj
 
 from turnout.decode.exact_reader import HEADER, ExactReader, Faults, Record, schema_id, shown
-from turnout.decode.json_plain import FEWEST, PlainReader
-from turnout.decode.shape import RAW, Decoded, SourceShape, joined_batches, merge
+from turnout.decode.shape import RAW, SourceShape
+from turnout_client.arrow_columns import arrow_type
 
-Decode = Callable[[pa.RecordBatch | pa.Table], Decoded]
+Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.int64]
 
 LARGEST_BYTES = 16 << 20
 """The largest value of a record that is decoded, unless another is given."""
@@ -21,6 +31,68 @@ KEPT_BYTES = 1_000
 _PIECE_RECORDS = 16_384
 _PIECE_BYTES = 4 << 20
 _LONGEST_PAUSE = 64
+
+_LONGEST = 1 << 20
+# Arrow's reader recurses.
+_CERTAINLY_SHALLOW = 1_000
+_TOO_NESTED = 500
+FEWEST = 64
+"""Fewer records are read faster one by one: each attempt waits for a thread of Arrow."""
+_SMALLEST_HALVED = 128
+_MISSES = 8
+"""How many attempts may fail at first, and how many records each further one must have brought."""
+_RECORDS_A_MISS = 128
+_ROW = re.compile(r" in row ([0-9]+)$")
+_CHANGED = re.compile(r"Column\(/(.*)\) changed from (string to number|number to string) in row 0$", re.DOTALL)
+_MINUS_ZERO = re.compile(rb":\s*-0\s*[,}]")
+_SURELY_HELD_SECONDS = 9 * 10**12
+_SPECIAL = "[][:,\\s-](?:NaN|Inf)"
+# Arrow looks the power of ten of a decimal up in a table, without a look at its length.
+_LARGE_SCALE = '[:\\s"][+-]?[0-9.]*[eE][+-]?[0-9]{2}|[0-9]{30}'
+
+
+@dataclass(slots=True)
+class Decoded:
+    """The rows and faults of some records."""
+
+    rows: dict[int, pa.Table]
+    """By the position of the source, every source: declared columns, `_id`, `_ts`, and `_deleted` where tombstones
+    remove rows (such a row has only its key). The order is not that of the records."""
+    faults: pa.Table | None = None
+    left_over: pa.RecordBatch | None = None
+    """Records of schemas that were not given; they are in no rows and no faults."""
+    records: int = 0
+    """How many records were decoded, without those left over."""
+
+    @property
+    def tables(self) -> list[pa.Table]:
+        """The tables of rows and of faults."""
+        return [*self.rows.values(), *([] if self.faults is None else [self.faults])]
+
+
+Decode = Callable[[pa.RecordBatch | pa.Table], Decoded]
+
+
+def merge(parts: Sequence[Decoded]) -> Decoded:
+    """Merge several results of the same sources."""
+    rows: dict[int, list[pa.Table]] = {}
+    for part in parts:
+        for number, table in part.rows.items():
+            rows.setdefault(number, []).append(table)
+    faults = [part.faults for part in parts if part.faults is not None]
+    left = [part.left_over for part in parts if part.left_over is not None]
+    return Decoded(
+        {number: pa.concat_tables(tables) for number, tables in rows.items()},
+        pa.concat_tables(faults) if faults else None,
+        joined_batches(left),
+        sum(part.records for part in parts),
+    )
+
+
+def joined_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Join batches to one; None where they have no record."""
+    [whole] = pa.Table.from_batches(batches, RAW).combine_chunks().to_batches() or [None]
+    return whole
 
 
 def refused(sources: Sequence[SourceShape], topic: int, record: Record, reason: str) -> Decoded:
@@ -172,3 +244,203 @@ def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         stop = min(max(fits, start + 1), start + _PIECE_RECORDS, len(values))
         yield records.slice(start, stop - start)
         start = stop
+
+
+class PlainReader:
+    """Reads the columns of one source. It keeps what it learns of how records look."""
+
+    def __init__(self, columns: Mapping[str, str], fewest: int = FEWEST) -> None:
+        self._kinds = dict(columns)
+        self._fewest = fewest
+        self._decimals = any(kind.startswith("decimal") for kind in columns.values())
+        self._strict = True
+        self._numbers: set[str] = set()
+        """Columns of texts and times that come as whole numbers."""
+
+    def read(self, values: pa.BinaryArray) -> list[tuple[Places, pa.Table]]:
+        """The rows of plain values, in runs: where the values stand, and their columns."""
+        if len(values) < self._fewest or not self._kinds:
+            return []
+        strict = self._strict
+        mask = promising(values)
+        if self._decimals:
+            mask &= ~pc.fill_null(pc.match_substring_regex(values, _LARGE_SCALE), True).to_numpy(zero_copy_only=False)
+        places = np.flatnonzero(mask)
+        if len(places) < self._fewest:
+            return []
+        joined = _Joined.of(values, places, strict)
+        found: list[tuple[Places, pa.Table]] = []
+        pending = [(0, len(joined.places))]
+        misses = read = 0
+        while pending:
+            start, stop = pending.pop()
+            if stop - start < self._fewest or misses > _MISSES + read // _RECORDS_A_MISS:
+                continue
+            table, row = self._attempt(joined, start, stop)
+            if strict and not self._strict:
+                # There are fields that nobody asked for, so more must be looked at beforehand.
+                return self.read(values)
+            if table is not None:
+                found.append((joined.places[start:stop], table))
+                read += stop - start
+                continue
+            misses += 1
+            if row is not None:
+                pending += [(start + row + 1, stop), (start, start + row)]
+            elif stop - start > _SMALLEST_HALVED:
+                half = (start + stop) // 2
+                pending += [(half, stop), (start, half)]
+        return found
+
+    def _attempt(self, joined: _Joined, start: int, stop: int) -> tuple[pa.Table | None, int | None]:
+        """The columns of a run, or None and, where that is known, which of its values is odd."""
+        try:
+            table = self._parsed(joined, start, stop)
+        except pa.ArrowInvalid as error:
+            if not self._adapted(str(error)):
+                row = _ROW.search(str(error))
+                return None, int(row[1]) if row and int(row[1]) < stop - start else None
+            try:
+                table = self._parsed(joined, start, stop)
+            except pa.ArrowInvalid:
+                return None, None
+        try:
+            return (self._typed(table, joined.lines(start, stop)) if table is not None else None), None
+        except pa.ArrowInvalid:
+            return None, None
+
+    def _adapted(self, error: str) -> bool:
+        """Whether another way of reading may help. It is kept, since the next records are like these."""
+        if self._strict and error.endswith("unexpected field"):
+            self._strict = False
+            return False
+        changed = _CHANGED.search(error)
+        if changed is None or self._kinds.get(changed[1]) not in ("string", "timestamp"):
+            return False
+        self._numbers ^= {changed[1]}
+        return True
+
+    def _parsed(self, joined: _Joined, start: int, stop: int) -> pa.Table | None:
+        """Read values in lines by Arrow; None unless that gives one row for each.
+
+        A value begins with { and ends with }, and a string cannot hold the line break between two. Inside of an object
+        no { follows on a }, so no value can go on in the next: as many rows as values means one row for each.
+        """
+        data = joined.lines(start, stop)
+        # Floats are rounded once to a double, as everywhere, and only then to a float.
+        others = {"date": pa.string(), "timestamp": pa.string(), "float": pa.float64()}
+        fields = [
+            (name, pa.int64() if name in self._numbers else others.get(kind) or arrow_type(kind))
+            for name, kind in self._kinds.items()
+        ]
+        parsing = pj.ParseOptions(
+            explicit_schema=pa.schema(fields),
+            # In a field that is ignored, NaN is too.
+            unexpected_field_behavior="error" if self._strict else "ignore",
+            newlines_in_values=True,
+        )
+        # All in one block: then Arrow counts rows from the first.
+        reading = pj.ReadOptions(use_threads=False, block_size=data.size + 1)
+        table = pj.read_json(pa.BufferReader(data), parse_options=parsing, read_options=reading)
+        return table.select(list(self._kinds)) if table.num_rows == stop - start else None
+
+    def _typed(self, table: pa.Table, lines: pa.Buffer) -> pa.Table | None:
+        """The columns in their declared types; None or ArrowInvalid where a value may not fit."""
+        columns = []
+        for (_, kind), column in zip(self._kinds.items(), table.columns, strict=True):
+            if kind in ("float", "double"):
+                found = column.cast(arrow_type(kind), safe=False)
+                if not pc.all(pc.is_finite(found), min_count=0).as_py():
+                    return None
+            elif kind == "timestamp":
+                found = _times(column)
+            elif kind == "date":
+                found = column.cast(pa.date32())
+            elif kind == "string" and pa.types.is_integer(column.type):
+                if pc.any(pc.equal(column, 0)).as_py() and _MINUS_ZERO.search(lines):
+                    return None
+                found = column.cast(pa.string())
+            else:
+                found = column
+                if kind.startswith("decimal"):
+                    # Arrow's reader takes whole numbers that have more digits than the type.
+                    found.validate(full=True)
+            columns.append(found)
+        return pa.table(columns, names=list(self._kinds))
+
+
+def _times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = pa.timestamp("us", "UTC")
+    if pa.types.is_integer(column.type):
+        seconds = pa.timestamp("s", "UTC")
+        limits = pc.min_max(column)
+        furthest = max(abs(limits["min"].as_py() or 0), abs(limits["max"].as_py() or 0))
+        if furthest > _SURELY_HELD_SECONDS:
+            raise pa.ArrowInvalid("beyond what is surely held")
+        return column.cast(seconds).cast(kind)
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        return column.cast(pa.timestamp("us")).cast(kind)
+
+
+class _Joined:
+    """Values joined by line breaks: valid UTF-8, no NUL, no NaN."""
+
+    __slots__ = ("_data", "_starts", "places")
+
+    def __init__(self, values: pa.BinaryArray, places: Places) -> None:
+        whole = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+        self._data: pa.Buffer = pc.binary_join(whole, b"\n")[0].as_buffer()
+        offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+        self._starts = offsets - offsets[0] + np.arange(len(values) + 1)
+        self.places = places
+
+    @classmethod
+    def of(cls, values: pa.BinaryArray, places: Places, strict: bool) -> _Joined:
+        """Join the values at `places` that pass these checks; without `strict` also refuse NaN and Infinity."""
+        chosen = values if len(places) == len(values) else values.take(pa.array(places))
+        joined = cls(chosen, places)
+        good: Mask = np.ones(len(chosen), dtype=bool)
+        data = joined._data
+        # UTF-8, without the NUL that Arrow's reader takes for the end.
+        if not (_is_utf8(data) and np.frombuffer(data, np.uint8).all()):
+            good &= ~pc.match_substring(chosen, b"\0").to_numpy(zero_copy_only=False)
+            good &= np.fromiter((_is_utf8(value.as_buffer()) for value in chosen), bool, len(chosen))
+        if not strict and any(word in data.to_pybytes() for word in (b"NaN", b"Inf")):
+            good &= ~pc.match_substring_regex(chosen, _SPECIAL).to_numpy(zero_copy_only=False)
+        return joined if good.all() else cls(chosen.filter(pa.array(good)), places[good])
+
+    def lines(self, start: int, stop: int) -> pa.Buffer:
+        return self._data.slice(int(self._starts[start]), int(self._starts[stop] - self._starts[start]) - 1)
+
+
+def _is_utf8(data: pa.Buffer) -> bool:
+    ends = pa.py_buffer(np.array([0, data.size], np.int64))
+    try:
+        pa.Array.from_buffers(pa.large_string(), 1, [None, ends, data]).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def promising(values: pa.BinaryArray) -> Mask:
+    """Values that look like one object, and are not too large or nested for Arrow's reader."""
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    length = np.diff(offsets)
+    mask: Mask = (length >= 2) & (length <= _LONGEST)
+    if values.null_count:
+        mask &= values.is_valid().to_numpy(zero_copy_only=False)
+    if not len(data):
+        return mask
+    first, last = np.minimum(offsets[:-1], len(data) - 1), np.maximum(offsets[1:] - 1, 0)
+    for _ in range(2):  # a line break at the end
+        last = last - ((last > first) & ((data[last] == ord("\n")) | (data[last] == ord("\r"))))
+    mask &= (data[first] == ord("{")) & (data[last] == ord("}"))
+    long = np.flatnonzero(mask & (length > _CERTAINLY_SHALLOW))
+    if len(long):
+        some = values.take(pa.array(long))
+        nested = pc.add(pc.count_substring(some, b"["), pc.count_substring(some, b"{"))
+        mask[long[nested.to_numpy() > _TOO_NESTED]] = False
+    return mask

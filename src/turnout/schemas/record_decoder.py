@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode.decoder import LARGEST_BYTES, Decode, open_decoder
+from turnout.decode.decoder import LARGEST_BYTES, Decode, Decoded, merge, open_decoder
 from turnout.decode.exact_reader import HEADER, schema_id
-from turnout.decode.shape import RAW, Decoded, SourceShape, merge
+from turnout.decode.shape import RAW, SourceShape
 from turnout.plan.offsets import OFFSET_BITS
 from turnout.plan.tables import Layout, SourceTable
 from turnout.schemas.source_schemas import Schemas

@@ -17,8 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
-from turnout.decode.decoder import LARGEST_BYTES
-from turnout.decode.shape import Decoded
+from turnout.decode.decoder import LARGEST_BYTES, Decoded
 from turnout.errors import TurnoutError, first_line
 from turnout.plan.offsets import Offsets
 from turnout.schemas.record_decoder import RecordDecoder

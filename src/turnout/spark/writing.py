@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from turnout.decode.shape import Decoded
+from turnout.decode.decoder import Decoded
 from turnout.plan.offsets import Gap, Lost, Offsets
 from turnout.plan.tables import ViewTable
 from turnout.schemas.record_decoder import RecordDecoder

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turnout.decode.shape import Decoded
+from turnout.decode.decoder import Decoded
 from turnout.plan.offsets import LIFE_BITS, MOST_LIVES, OFFSET_BITS
 from turnout.plan.sql_text import literal, quoted
 from turnout.plan.tables import SourceTable, ViewTable

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from turnout.decode.shape import Decoded
+from turnout.decode.decoder import Decoded
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.jvm.java_errors import is_disconnected, is_too_large
 from turnout.spark.read.readers import KafkaReaders

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from turnout.decode.shape import Decoded, merge
+from turnout.decode.decoder import Decoded, merge
 from turnout.errors import TurnoutError
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.jvm.callbacks import CallbackConnections

@@ -33,8 +33,8 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import turnout.decode
-from turnout.decode.shape import RAW, Decoded, merge
-from turnout.decode.shape import read as read_file
+from turnout.decode.decoder import Decoded, merge
+from turnout.decode.shape import RAW
 from turnout.errors import TurnoutError
 from turnout.kafka import unpacking
 from turnout.plan import offsets, times
@@ -45,6 +45,7 @@ from turnout.spark.jvm.java_errors import is_disconnected
 from turnout.spark.jvm.session import TaskSize, pool, scratch
 from turnout.spark.read import task
 from turnout.spark.read.task import Range, TaskResult
+from turnout.spark.read.task import read as read_file
 from turnout_client import arrow_columns, column_types, iso_times
 
 FEW_RECORDS = 20_000

@@ -14,15 +14,25 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import confluent_kafka as kafka  # not its classes: they do not say where they come from, and cannot be sent
 import pyarrow as pa
 
-from turnout.decode.decoder import KEPT_BYTES, LARGEST_BYTES, open_decoder, refused, too_large
+from turnout.decode.decoder import (
+    KEPT_BYTES,
+    LARGEST_BYTES,
+    Decoded,
+    joined_batches,
+    merge,
+    open_decoder,
+    refused,
+    too_large,
+)
 from turnout.decode.exact_reader import Record
-from turnout.decode.shape import RAW, Decoded, SourceShape, merge, write
+from turnout.decode.shape import RAW, SourceShape
 from turnout.kafka.unpacking import NOT_UNPACKED, end_of_batch, reason
 from turnout.plan.offsets import OFFSET_BITS
 
@@ -38,6 +48,8 @@ SILENCE_SECONDS = 30.0
 LOOK_SECONDS = 1.0
 """After so long without a record it is looked whether the partition is still there."""
 
+_FAULTS, _LEFT_OVER = "faults", "left_over"
+_PARTS, _RECORDS = b"parts", b"records"
 _PROMPT_SECONDS = 0.05
 _NICE = 5
 """How much a worker stands back: while many records are read, the batches of the published tables come first."""
@@ -136,6 +148,41 @@ def _written(decoded: Decoded, folder: str | None) -> str | bytes:
     with pa.OSFile(file, "wb") as sink:
         write(decoded, sink)
     return file
+
+
+def write(decoded: Decoded, sink: pa.NativeFile) -> None:
+    """Write to an open sink: Arrow streams, one after the other; the first, which has no rows, names the others."""
+    parts = {str(number): table for number, table in decoded.rows.items()}
+    if decoded.faults is not None:
+        parts[_FAULTS] = decoded.faults
+    if decoded.left_over is not None:
+        parts[_LEFT_OVER] = pa.Table.from_batches([decoded.left_over])
+    header = pa.schema([]).with_metadata({_PARTS: " ".join(parts), _RECORDS: str(decoded.records)})
+    for table in (header.empty_table(), *parts.values()):
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+
+
+def read(source: str | Path | bytes) -> Decoded:
+    """Read what `write` wrote: a file, or its bytes.
+
+    A file is mapped: it may be removed at once, its rows stay as long as they are used. Rows share the memory of bytes.
+    """
+    opened = pa.BufferReader(source) if isinstance(source, bytes) else pa.memory_map(str(source))
+    header = _next_table(opened).schema.metadata
+    parts = {name: _next_table(opened) for name in header[_PARTS].decode().split()}
+    faults, left_over = parts.pop(_FAULTS, None), parts.pop(_LEFT_OVER, None)
+    return Decoded(
+        {int(number): table for number, table in parts.items()},
+        faults,
+        joined_batches(left_over.to_batches()) if left_over is not None else None,
+        int(header[_RECORDS]),
+    )
+
+
+def _next_table(opened: pa.NativeFile) -> pa.Table:
+    with pa.ipc.open_stream(opened) as stream:
+        return stream.read_all()
 
 
 class Unreadable(Exception):  # noqa: N818 - a range is not an error
