@@ -19,7 +19,7 @@ from typing import Any, TextIO
 STAGES = {
     "turnout.swap.builder:Builder.validate": "validate",
     "turnout.swap.generations:Generations.create": "make tables, copy kept rows",
-    "turnout.spark.read.readers:KafkaReaders.read": "read a piece",
+    "turnout.spark.read.arrivals:KafkaReaders.read": "read a piece",
     "turnout.schemas.record_decoder:RecordDecoder.complete": "  merge what tasks read",
     "turnout.spark.generation:GenerationQuery.take_piece": "store a piece",
     "turnout.store.batches:Batch.load": "  load its rows",
@@ -31,7 +31,7 @@ STAGES = {
     "turnout.store.batches:TrackedWrites.add": "    insert rows",
     "turnout.store.batches:write_quality": "  join quality",
     "turnout.spark.generation:GenerationQuery._start_stream": "start the stream",
-    "turnout.spark.read.live:LiveStream._on_batch": "read a live batch, wait for more",
+    "turnout.spark.read.arrivals:LiveStream._on_batch": "read a live batch, wait for more",
     "turnout.spark.writing:Writer.store": "store a live batch",
     "turnout.swap.publisher:Publisher.publish": "publish",
 }

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from turnout.decode.columns import fit_of, key_of
 from turnout.plan.filter_values import parse_value
 from turnout.sink.avro_values import _converter, schema_of
-from turnout.spark.read.readers import carry_code
+from turnout.spark.read.bulk import carry_code
 from turnout.store.row_json import record_value_sql
 from turnout_client.arrow_columns import arrow_type
 from turnout_client.column_types import COLUMN_TYPES, ColumnType

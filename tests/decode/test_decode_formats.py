@@ -372,7 +372,7 @@ def test_workers_need_nothing_of_turnout(tmp_path: Path) -> None:
     from pyspark import cloudpickle
 
     from turnout.decode.decoder import merge
-    from turnout.spark.read.readers import carry_code
+    from turnout.spark.read.bulk import carry_code
     from turnout.spark.read.task import read, write
 
     carry_code()

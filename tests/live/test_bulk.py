@@ -28,7 +28,7 @@ from turnout.testing import Record, create_topic, delete_topic, patience, produc
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from turnout.spark.read.readers import KafkaReaders
+    from turnout.spark.read.arrivals import KafkaReaders
 
 GOOD = [b'{"userId":"k%d","name":"n%d","age":%d}' % (n % 7, n, n) for n in range(300)]
 ODD = [
@@ -54,7 +54,7 @@ def decoder_of(topic: str, folder: Path) -> RecordDecoder:
 
 
 def reader_of(spark: SparkSession, bootstrap: str, decoder: RecordDecoder) -> KafkaReaders:
-    from turnout.spark.read.readers import KafkaReaders
+    from turnout.spark.read.arrivals import KafkaReaders
 
     kafka = KafkaSettings(bootstrap_servers=bootstrap)
     options = {"kafka.bootstrap.servers": bootstrap}
@@ -84,14 +84,14 @@ def seen(decoded: Decoded) -> tuple[list[str], list[str], int]:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few records are read through Spark's own source, unless it cannot give them as they are."""
     if request.param == "by tasks":
-        monkeypatch.setattr("turnout.spark.read.readers.FEW_RECORDS", 0)
+        monkeypatch.setattr("turnout.spark.read.arrivals.FEW_RECORDS", 0)
 
 
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges of partitions are split among tasks."""
-    monkeypatch.setattr("turnout.spark.read.readers.SMALLEST_TASK", 40)
-    monkeypatch.setattr("turnout.spark.read.readers.TASK_RECORDS", TaskSize(40, 40))
+    monkeypatch.setattr("turnout.spark.read.bulk.SMALLEST_TASK", 40)
+    monkeypatch.setattr("turnout.spark.read.arrivals.TASK_RECORDS", TaskSize(40, 40))
 
 
 @pytest.mark.usefixtures("small_tasks", "way")
@@ -156,7 +156,7 @@ def test_what_is_gone_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Spark's source looks for a deleted topic for a minute before tasks are asked.
-    monkeypatch.setattr("turnout.spark.read.readers.FEW_RECORDS", 0)
+    monkeypatch.setattr("turnout.spark.read.arrivals.FEW_RECORDS", 0)
     topic = topic_name("t")
     create_topic(broker.bootstrap_servers, topic, 2)
     produce(broker.bootstrap_servers, topic, [(value, b"k", n % 2) for n, value in enumerate(GOOD)])
@@ -186,7 +186,7 @@ def test_kafka_that_is_not_there_is_said(spark: SparkSession, tmp_path: Path, mo
 
 
 def test_error_of_a_task_is_that_of_the_read() -> None:
-    from turnout.spark.read.readers import decoded_parts
+    from turnout.spark.read.bulk import decoded_parts
 
     with pytest.raises(TurnoutError, match="no right"):
         decoded_parts([(b"", "no right"), (b"", "no right")])

@@ -82,8 +82,8 @@ def test_stream_gives_the_same_tables_in_bulk_and_through_spark(
     many: int,
     steady: int,
 ) -> None:
-    monkeypatch.setattr("turnout.spark.read.readers.MANY_RECORDS", many)
-    monkeypatch.setattr("turnout.spark.read.readers.STEADY_RECORDS", steady)
+    monkeypatch.setattr("turnout.spark.read.arrivals.MANY_RECORDS", many)
+    monkeypatch.setattr("turnout.spark.read.arrivals.STEADY_RECORDS", steady)
     bootstrap = broker.bootstrap_servers
     odd = [b"nope", b'{"userId":"k1","age":"x","balance":[]}', b'{"userId":"\xff"}', b'{"userId":"k3","age":-0}']
     good = [b'{"userId":"k%d","name":"n","age":%d,"accountType":"a","balance":%d}' % (n % 7, n, n) for n in range(60)]

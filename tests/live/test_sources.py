@@ -14,8 +14,7 @@ from kafka_log import read_all
 from turnout.local.broker import EmbeddedBroker
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.spark.jvm.checkpoints import folder_at
-from turnout.spark.read.live import LiveStream
-from turnout.spark.read.readers import KafkaReaders
+from turnout.spark.read.arrivals import KafkaReaders, LiveStream
 from turnout.testing import Record, create_topic, patience, produce, wait_until
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def test_control_reader_rejects_a_batch_that_cannot_be_unpacked_and_reads_on(kaf
 def test_bulk_read_refuses_what_cannot_be_unpacked_or_is_too_large_and_reads_all_else(
     spark: SparkSession, kafka: str, topic_name: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnout.spark.read.readers import KafkaReaders
+    from turnout.spark.read.arrivals import KafkaReaders
 
     topic = topic_name("t")
     create_topic(kafka, topic, 1)
@@ -90,9 +90,9 @@ def test_bulk_read_refuses_what_cannot_be_unpacked_or_is_too_large_and_reads_all
     reader = KafkaReaders(spark, "g1", decoder, lambda: properties, dict)
     place, end = (topic, 0), 17
     # Ranges begin and end in the batch of six.
-    monkeypatch.setattr("turnout.spark.read.readers.SMALLEST_TASK", 6)
-    monkeypatch.setattr("turnout.spark.read.readers.TASK_RECORDS", TaskSize(6, 6))
-    monkeypatch.setattr("turnout.spark.read.readers.FEW_RECORDS", 0)
+    monkeypatch.setattr("turnout.spark.read.bulk.SMALLEST_TASK", 6)
+    monkeypatch.setattr("turnout.spark.read.arrivals.TASK_RECORDS", TaskSize(6, 6))
+    monkeypatch.setattr("turnout.spark.read.arrivals.FEW_RECORDS", 0)
     for chosen in (reader, reader.with_care()):
         found = chosen.read(Offsets({place: 0}), Offsets({place: end}))
         assert sorted(found.rows[0]["userId"].to_pylist()) == ["large", *(f"u{n}" for n in range(1, 7))]

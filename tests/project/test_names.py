@@ -47,7 +47,6 @@ ELSEWHERE = {
     # Parts that only a real Kafka, Spark or process can show.
     "live/test_formats.py": "schemas/record_decoder",
     "live/test_swaps.py": "kafka/lag spark/jvm/java_errors swap/generations swap/orchestrator swap/swaps",
-    "live/test_sources.py": "spark/read/live",
     "live/test_exactness.py": "spark/writing store/join_quality",
     "live/test_row_files.py": "spark/jvm/checkpoints",
     "live/test_three_sources.py": "spark/views/own_sql",

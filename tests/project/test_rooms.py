@@ -47,7 +47,7 @@ STARTERS = {"local/demo.py": "service", "cli/run.py": "service"}
 
 # Within a room: the folders that a folder may import, besides itself. What is in no folder stands above them.
 INSIDE = {"spark/jvm": "", "spark/read": "spark/jvm", "spark/views": "spark/jvm"}
-# Spark's workers get these by value, so they import nothing else of Turnout (`spark.read.readers.carry_code`).
+# Spark's workers get these by value, so they import nothing else of Turnout (`spark.read.bulk.carry_code`).
 SENT_TO_WORKERS = ("decode", "spark/read/task.py", "kafka/unpacking.py", "plan/offsets.py", "plan/times.py")
 # And these of the client.
 SENT_OF_CLIENT = {"arrow_columns", "column_types", "iso_times"}

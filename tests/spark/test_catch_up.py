@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from turnout.decode.decoder import Decoded
 from turnout.plan.offsets import EARLIEST, Offsets
+from turnout.spark.read.arrivals import KafkaReaders
 from turnout.spark.read.catch_up import LARGEST_PIECE, CatchUp, Piece, halves, next_piece, piece_records, read_ahead
-from turnout.spark.read.readers import KafkaReaders
 from turnout.testing import wait_until
 
 A, B = ("t", 0), ("t", 1)

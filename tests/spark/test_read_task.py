@@ -10,7 +10,7 @@ from pyspark import cloudpickle
 
 from turnout.decode.shape import SourceShape
 from turnout.plan.offsets import EARLIEST, Offsets
-from turnout.spark.read.readers import TASK_RECORDS, carry_code, split
+from turnout.spark.read.bulk import TASK_RECORDS, carry_code, split
 from turnout.spark.read.task import task
 
 WITHOUT_TURNOUT = """

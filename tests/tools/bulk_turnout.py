@@ -5,8 +5,8 @@ A build reads its first pieces through Spark's source, the others in bulk; its v
 
 from __future__ import annotations
 
+import turnout.spark.read.arrivals
 import turnout.spark.read.catch_up
-import turnout.spark.read.readers
 import turnout.spark.writing
 from turnout.cli import main
 
@@ -14,6 +14,6 @@ FIRST_PIECE = 500
 
 if __name__ == "__main__":
     vars(turnout.spark.read.catch_up).update(FIRST_PIECE=FIRST_PIECE)
-    vars(turnout.spark.read.readers).update(FEW_RECORDS=2 * FIRST_PIECE)
+    vars(turnout.spark.read.arrivals).update(FEW_RECORDS=2 * FIRST_PIECE)
     vars(turnout.spark.writing).update(SMALL_BATCH=2 * FIRST_PIECE)
     main()

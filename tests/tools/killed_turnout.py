@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import turnout.spark.read.readers
+import turnout.spark.read.arrivals
 from turnout.cli import main
 from turnout.store.generation_tables import GenerationTables
 from turnout.store.kept_sources import KeptTopics
@@ -86,5 +86,5 @@ def arm(flag: Path) -> None:
 if __name__ == "__main__":
     arm(Path(sys.argv[1]))
     del sys.argv[1]
-    turnout.spark.read.readers.__dict__["FEW_RECORDS"] = 0
+    turnout.spark.read.arrivals.__dict__["FEW_RECORDS"] = 0
     main()

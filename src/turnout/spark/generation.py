@@ -23,9 +23,8 @@ from turnout.plan.offsets import Offsets
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.schemas.source_schemas import Schemas
 from turnout.spark.jvm.java_errors import words_of, words_of_error
+from turnout.spark.read.arrivals import KafkaReaders, LiveStream, WaitForMore
 from turnout.spark.read.catch_up import CatchUp, Piece, next_piece
-from turnout.spark.read.live import LiveStream, WaitForMore
-from turnout.spark.read.readers import KafkaReaders
 from turnout.spark.views.runner import view_runner
 from turnout.spark.writing import Listener, Reading, Writer
 from turnout.store.generation_tables import GenerationTables

@@ -24,7 +24,7 @@ from turnout.java.class_archive import TRAINING_SECONDS
 from turnout.plan.joins import KEY
 from turnout.plan.tables import Layout, ViewTable
 from turnout.spark.jvm.session import start_session
-from turnout.spark.read.readers import FETCH, raw_records
+from turnout.spark.read.arrivals import FETCH, raw_records
 from turnout.spark.views.runner import view_runner
 from turnout.store.views.parts import write_rows
 

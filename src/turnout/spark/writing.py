@@ -18,7 +18,7 @@ from turnout.plan.tables import ViewTable
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.spark.jvm.checkpoints import Folder
 from turnout.spark.jvm.session import TaskSize
-from turnout.spark.read.live import Arrival
+from turnout.spark.read.arrivals import Arrival
 from turnout.spark.views.row_files import view_folder
 from turnout.spark.views.runner import view_runner
 from turnout.store.batches import Batch

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from turnout.decode.decoder import Decoded
 from turnout.plan.offsets import EARLIEST, Offsets
 from turnout.spark.jvm.java_errors import is_disconnected, is_too_large
-from turnout.spark.read.readers import KafkaReaders
+from turnout.spark.read.arrivals import KafkaReaders
 
 FIRST_PIECE = 20_000
 """How many records are read first: from these it is known how large records are."""

@@ -1,4 +1,4 @@
-"""The one place that decides how records come in. Each way is a function: a range of offsets -> decoded rows.
+"""How records come in: by Spark's stream, batch after batch, and by ranges of offsets. There are three ways to read.
 
 | way | when | why |
 |---|---|---|
@@ -18,9 +18,11 @@ None; then tasks read them.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
+import re
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import Enum, auto
@@ -29,24 +31,21 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-import turnout.decode
 from turnout.decode.decoder import Decoded, merge
 from turnout.decode.shape import RAW
 from turnout.errors import TurnoutError
-from turnout.kafka import unpacking
-from turnout.plan import offsets, times
-from turnout.plan.offsets import OFFSET_BITS, Offsets
+from turnout.plan.offsets import EARLIEST, OFFSET_BITS, Offsets
 from turnout.schemas.record_decoder import RecordDecoder
+from turnout.spark.jvm.callbacks import CallbackConnections
+from turnout.spark.jvm.checkpoints import Folder
 from turnout.spark.jvm.cluster import runs_here
 from turnout.spark.jvm.java_errors import is_disconnected
-from turnout.spark.jvm.session import TaskSize, pool, scratch
+from turnout.spark.jvm.session import pool, scratch
 from turnout.spark.read import task
-from turnout.spark.read.task import Range, TaskResult
-from turnout.spark.read.task import read as read_file
-from turnout_client import arrow_columns, column_types, iso_times
+from turnout.spark.read.bulk import ONE_BATCH, TASK_RECORDS, carry_code, decoded_parts, split
 
 FEW_RECORDS = 20_000
 MANY_RECORDS = 40_000
@@ -54,15 +53,6 @@ MANY_RECORDS = 40_000
 STEADY_RECORDS = 8_000
 """After a batch of more than this, the next one is read by tasks from this size on: their workers run by then, or soon
 pay for their start."""
-
-TASK_RECORDS = TaskSize(125_000, short=50_000)
-"""How many records a task reads: the jobs of other generations wait for the end of one."""
-
-SMALLEST_TASK = 5_000
-"""A task reads at least so many records, if there are."""
-
-ONE_BATCH = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
-"""With care: a fetch brings one batch, which may be much when it is unpacked; the next comes when that is taken."""
 
 # Spark turns Kafka's milliseconds into microseconds, of which the calendar before 1582 is another.
 _LEAST_MILLISECONDS = -12_219_292_800_000 + 20 * 86_400_000
@@ -87,6 +77,13 @@ FETCH = {
     # A topic that is deleted, or records that retention took, end nothing; a loss is detected and reported.
     "failOnDataLoss": "false",
 }
+
+CALM_RATE = 100.0
+CALM_SECONDS = 0.6
+"""With fewer records a second, batches begin no sooner after each other: each costs as much as 1,000 records."""
+
+BUSY_SECONDS = 0.15
+"""How soon otherwise: batches that follow each other without a pause take the cores from each other."""
 
 
 class Way(Enum):
@@ -206,6 +203,212 @@ class KafkaReaders:
             self.session.sparkContext.cancelJobsWithTag(self.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The rows of all records up to `end`."""
+
+    batch_id: int
+    end: Offsets
+    decoded: Decoded
+
+
+WaitForMore = Callable[[Sequence[str], Offsets, threading.Event], None]
+"""Returns when one of the topics has more than was read, or other partitions; or when the event is set."""
+
+
+class LiveStream:
+    """The streaming query of one generation; `take` gets what arrives, on a thread of its own, in order.
+
+    While one batch is stored the next is read and decoded: the offsets in the store decide what counts, so Spark's
+    checkpoint is made anew at every start. A stream that has nothing to read costs next to nothing: Spark's own loop
+    asks Kafka and plans without a pause, so it is held inside its last batch until there is something new.
+    """
+
+    def __init__(
+        self,
+        readers: KafkaReaders,
+        wait_for_more: WaitForMore,
+        denied: Callable[[str, Offsets], bool],
+        take: Callable[[Arrival], None],
+    ) -> None:
+        """`denied` says whether a topic that was read is there, but may not be seen."""
+        self._readers = readers
+        self._topics = readers.decoder.topics
+        self._wait_for_more = wait_for_more
+        self._denied = denied
+        self._take = take
+        self._read = Offsets({})
+        self._checkpoint: Folder | None = None
+        self._query: StreamingQuery | None = None
+        self._callbacks = CallbackConnections(readers.session)
+        self._stopped = threading.Event()
+        self._changed = threading.Condition()
+        self._waiting: list[Arrival] = []
+        self._storing = False
+        self._last, self._count = 0.0, 0
+        self.held = False
+        """Whether everything that Kafka has is read."""
+        self.failure: Exception | None = None
+        """What `take` raised: it ended the stream."""
+
+    def start(self, kafka: Mapping[str, str], checkpoint: Folder, read: Offsets, start: Offsets, most: int) -> None:
+        """Begin to read, after what was `read` of all partitions; the checkpoint is made anew.
+
+        Spark begins at `start`, in exactly the partitions that it sees, and reads `most` records a batch at most.
+        """
+        checkpoint.clear()
+        self._checkpoint, self._read = checkpoint, read
+        pattern = "|".join(re.escape(topic) for topic in self._topics)
+        stream = (
+            self._readers.session.readStream.format("kafka")
+            .options(**FETCH)
+            .options(**kafka)
+            # A pattern, because a subscription to a list ends when one of its topics is deleted.
+            .option("subscribePattern", f"^({pattern})$")
+            .option("startingOffsets", start.to_json())
+            .option("maxOffsetsPerTrigger", most)
+            .load()
+        )
+        threading.Thread(target=self._store, name=f"store-{self._readers.name}", daemon=True).start()
+        with pool(self._readers.session, self._readers.name):
+            self._query = (
+                raw_records(stream, self._topics)
+                .writeStream.queryName(self._readers.name)
+                .option("checkpointLocation", checkpoint.location)
+                .foreachBatch(self._on_batch)
+                .start()
+            )
+
+    @property
+    def running(self) -> bool:
+        query = self._query
+        return query is not None and query.isActive
+
+    @property
+    def idle(self) -> bool:
+        """Whether Kafka has said that there is nothing new to read, and all that was read is stored."""
+        query = self._query
+        if self._waiting or self._storing:
+            return False
+        return self.held or (query is not None and str(query.status["message"]).startswith("Waiting for"))
+
+    def exception(self) -> Any:
+        """What ended the query, as the JVM has it; None where nothing did."""
+        found = self._query._jsq.exception() if self._query is not None else None
+        return found.get() if found is not None and found.isDefined() else None
+
+    def stop(self, timeout_seconds: float) -> bool:
+        """End after what is being stored, waiting a bounded time; whether it ended in that time."""
+        with self._changed:
+            self._stopped.set()
+            self._changed.notify_all()
+            ended = self._changed.wait_for(lambda: not self._storing, timeout_seconds)
+        try:
+            if self._query is not None:
+                self._query.stop()
+        finally:
+            # The JVM holds what is called for a batch, and that would hold the query: neither could ever go. One that
+            # did not stop in time was told to, and goes when it has ended.
+            self._query = None
+            self._callbacks.close()
+        return ended
+
+    def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        self._callbacks.note()
+        if self._stopped.is_set():
+            raise RuntimeError("the generation is stopping")
+        began = time.monotonic()
+        assert self._checkpoint is not None
+        # It names a file.
+        if type(batch_id) is not int or batch_id < 0:
+            raise ValueError(f"a batch has a number, got {batch_id!r}")
+        # The log that Spark wrote before the batch began tells where it ends.
+        end = Offsets.from_json(self._checkpoint.read(f"offsets/{batch_id}").splitlines()[-1])
+        # A topic that may not be seen any more looks deleted; what was read of it is remembered.
+        end = end.keeping(self._read, self._denied)
+        try:
+            decoded = self._decoded(frame, end)
+        except TurnoutError as error:
+            self.failure = error  # what comes back from the JVM is text alone
+            raise
+        self._read = end
+        self._hand_over(Arrival(batch_id, end, decoded))
+        self._hold(decoded.records, began)
+
+    def _decoded(self, frame: DataFrame, end: Offsets) -> Decoded:
+        """The rows of a batch."""
+        start = self._read.up_to(end)
+        before, self._count = self._count, self._read.behind(end)
+        anew = self._read.made_anew(end)
+        if anew is None:
+            return self._readers.read(start, end, frame, before)
+        # Spark skips to the end of a topic that was deleted and created again between two batches.
+        return self._readers.read(Offsets({**start.next, **dict.fromkeys(anew.next, EARLIEST)}), end)
+
+    def _hand_over(self, arrival: Arrival) -> None:
+        """Leave it to the storing thread; wait while much is there already."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped.is_set() or _records(self._waiting) <= FEW_RECORDS)
+            if self._stopped.is_set():
+                raise self.failure or RuntimeError("the generation is stopping")
+            self._waiting.append(arrival)
+            self._changed.notify_all()
+
+    def _hold(self, records: int, began: float) -> None:
+        """Return to Spark when there is more to read, and not too soon where few records come."""
+        now = time.monotonic()
+        calm = records < CALM_RATE * (now - self._last)
+        self._last = now
+        self._stopped.wait(max(0.0, began + (CALM_SECONDS if calm else BUSY_SECONDS) - now))
+        self.held = True
+        self._wait_for_more(self._topics, self._read, self._stopped)
+        self.held = False
+
+    def _store(self) -> None:
+        """The storing thread: takes what waits, several small batches as one."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped.is_set() or bool(self._waiting))
+                if self._stopped.is_set():
+                    return
+                # In this order: `idle` looks without the lock.
+                self._storing = True
+                arrival, self._waiting = _first(self._waiting)
+                self._changed.notify_all()
+            try:
+                self._take(arrival)
+            except Exception as error:
+                self.failure = error
+                self._stopped.set()
+            finally:
+                with self._changed:
+                    self._storing = False
+                    self._changed.notify_all()
+            query = self._query
+            if self.failure is not None and query is not None:
+                query.stop()
+
+
+def _first(waiting: list[Arrival]) -> tuple[Arrival, list[Arrival]]:
+    """The first arrivals as one, if they are few; and the others."""
+    together = waiting[:1]
+    for one in waiting[1:]:
+        before = together[-1]
+        # A partition that came, went or was made anew between the two is told with its own batch.
+        same = before.end.next.keys() == one.end.next.keys() and before.end.made_anew(one.end) is None
+        if not same or _records([*together, one]) > FEW_RECORDS:
+            break
+        together.append(one)
+    last = together[-1]
+    if len(together) > 1:
+        last = Arrival(last.batch_id, last.end, merge([one.decoded for one in together]))
+    return last, waiting[len(together) :]
+
+
+def _records(arrivals: list[Arrival]) -> int:
+    return sum(one.decoded.records for one in arrivals)
+
+
 def raw_records(frame: DataFrame, topics: Sequence[str]) -> DataFrame:
     """Records of Spark's Kafka source as `RAW` has them."""
     # Names of topics have no characters that a literal would have to escape.
@@ -245,35 +448,3 @@ def unread(records: pa.Table, topics: Sequence[str], start: Offsets) -> pa.Table
             kept = pc.invert(pc.and_(same, before))
             records, places = records.filter(kept), places.filter(kept)
     return records
-
-
-def carry_code() -> None:
-    """Send the code of tasks with them, for workers that have no Turnout."""
-    for module in (task, turnout.decode, unpacking, offsets, times, arrow_columns, column_types, iso_times):
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def decoded_parts(results: Sequence[TaskResult]) -> list[Decoded]:
-    """The rows that tasks left; TurnoutError where one of them could not read."""
-    errors = dict.fromkeys(error for _, error in results if error is not None)
-    if errors:
-        raise TurnoutError(code="kafka_unreadable", message="; ".join(errors), status=503)
-    return [read_file(rows) for rows, _ in results]
-
-
-def split(
-    topics: Sequence[str], start: Offsets, end: Offsets, cores: int, most: int = TASK_RECORDS.usual
-) -> list[Range]:
-    """The ranges of a job's tasks: up to `most` records each, or less where some cores would have nothing to do."""
-    total = sum(max(0, end.next[place] - max(0, first)) for place, first in start.next.items())
-    most = max(SMALLEST_TASK, min(most, -(-total // cores)))
-    ranges = []
-    for (topic, partition), first in start.next.items():
-        until = end.next[topic, partition]
-        count = max(1, until - max(0, first))
-        size = -(-count // -(-count // most))  # evenly: what a task takes for itself, it takes for few, too
-        edges = [first, *range(max(0, first) + size, until, size), until]
-        ranges += [
-            Range(topic, topics.index(topic), partition, a, b) for a, b in itertools.pairwise(edges) if max(a, 0) < b
-        ]
-    return ranges

@@ -12,17 +12,8 @@ import pytest
 from turnout.decode.decoder import Decoded
 from turnout.decode.shape import RAW
 from turnout.plan.offsets import EARLIEST, OFFSET_BITS, Offsets
-from turnout.spark.read.readers import (
-    FEW_RECORDS,
-    MANY_RECORDS,
-    STEADY_RECORDS,
-    TASK_RECORDS,
-    KafkaReaders,
-    Way,
-    choose,
-    split,
-    unread,
-)
+from turnout.spark.read.arrivals import FEW_RECORDS, MANY_RECORDS, STEADY_RECORDS, KafkaReaders, Way, choose, unread
+from turnout.spark.read.bulk import TASK_RECORDS, split
 
 
 @pytest.mark.parametrize(
@@ -64,7 +55,7 @@ def test_tasks_of_a_catch_up_are_short_while_small_batches_come(
         return Decoded({})
 
     monkeypatch.setattr(KafkaReaders, "_in_tasks", in_tasks)
-    monkeypatch.setattr("turnout.spark.read.readers.pool", lambda *_: nullcontext())
+    monkeypatch.setattr("turnout.spark.read.arrivals.pool", lambda *_: nullcontext())
     session: Any = SimpleNamespace(sparkContext=SimpleNamespace(addJobTag=lambda _: None))
     decoder: Any = None
     readers = KafkaReaders(session, "g2", decoder, dict, dict, lambda: live)
