@@ -20,13 +20,11 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -41,11 +39,9 @@ from turnout.plan.offsets import EARLIEST, OFFSET_BITS, Offsets
 from turnout.schemas.record_decoder import RecordDecoder
 from turnout.spark.jvm.callbacks import CallbackConnections
 from turnout.spark.jvm.checkpoints import Folder
-from turnout.spark.jvm.cluster import runs_here
 from turnout.spark.jvm.java_errors import is_disconnected
-from turnout.spark.jvm.session import pool, scratch
-from turnout.spark.read import task
-from turnout.spark.read.bulk import ONE_BATCH, TASK_RECORDS, carry_code, decoded_parts, split
+from turnout.spark.jvm.session import pool
+from turnout.spark.read.bulk import ONE_BATCH, TASK_RECORDS, read_in_tasks, split
 
 FEW_RECORDS = 20_000
 MANY_RECORDS = 40_000
@@ -175,22 +171,10 @@ class KafkaReaders:
         return None if records is None else self.decoder.decode(records)
 
     def _in_tasks(self, start: Offsets, end: Offsets, most: int) -> Decoded:
-        """Read by librdkafka in Spark's tasks of up to `most` records; TurnoutError where Kafka does not give them.
-
-        Workers that are elsewhere get the code, and have no folder to leave rows in.
-        """
-        here, decoder = runs_here(self.session), self.decoder
-        if not here:
-            carry_code()
+        """Read by librdkafka in Spark's tasks of up to `most` records."""
         properties = {**self.properties(), **(ONE_BATCH if self.careful else {})}
-        ranges = split(decoder.topics, start, end, self.cores, most)
-        made = partial(tempfile.TemporaryDirectory, dir=scratch(self.session), ignore_cleanup_errors=True)
-        with made(prefix=f"bulk-{self.name}-") if here else contextlib.nullcontext() as folder:
-            job = task.task(properties, decoder.for_workers(), folder, decoder.largest_bytes)
-            plain = self.session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges))
-            results = plain.mapPartitions(job).collect()
-            # A file can be removed once it is mapped: its rows stay as long as somebody has them.
-            return decoder.complete(merge(decoded_parts(results)))
+        ranges = split(self.decoder.topics, start, end, self.cores, most)
+        return read_in_tasks(self.session, self.name, self.decoder, properties, ranges)
 
     @property
     def cores(self) -> int:

@@ -1,22 +1,27 @@
-"""The driver's part of a bulk read: which ranges tasks get, the code that goes with them, and the rows that come back.
-
-What a task does is `task.py`.
-"""
+"""Bulk reads by Spark's tasks, as the driver sees them: ranges and code go out, rows come back. See also `task.py`."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from functools import partial
+from typing import Any
 
 from pyspark import cloudpickle
+from pyspark.sql import SparkSession
 
 import turnout.decode
-from turnout.decode.decoder import Decoded
+from turnout.decode.decoder import Decoded, merge
 from turnout.errors import TurnoutError
 from turnout.kafka import unpacking
 from turnout.plan import offsets, times
 from turnout.plan.offsets import Offsets
-from turnout.spark.jvm.session import TaskSize
+from turnout.schemas.record_decoder import RecordDecoder
+from turnout.spark.jvm.cluster import runs_here
+from turnout.spark.jvm.session import TaskSize, scratch
 from turnout.spark.read import task
 from turnout.spark.read.task import Range, TaskResult, read
 from turnout_client import arrow_columns, column_types, iso_times
@@ -29,6 +34,24 @@ SMALLEST_TASK = 5_000
 
 ONE_BATCH = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
 """With care: a fetch brings one batch, which may be much when it is unpacked; the next comes when that is taken."""
+
+
+def read_in_tasks(
+    session: SparkSession, name: str, decoder: RecordDecoder, properties: Mapping[str, Any], ranges: Sequence[Range]
+) -> Decoded:
+    """Read each range in a task; TurnoutError where Kafka does not give one.
+
+    Workers that are elsewhere get the code, and have no folder to leave rows in.
+    """
+    here = runs_here(session)
+    if not here:
+        carry_code()
+    made = partial(tempfile.TemporaryDirectory, dir=scratch(session), ignore_cleanup_errors=True)
+    with made(prefix=f"bulk-{name}-") if here else contextlib.nullcontext() as folder:
+        job = task.task(properties, decoder.for_workers(), folder, decoder.largest_bytes)
+        results = session.sparkContext.parallelize([astuple(one) for one in ranges], len(ranges)).mapPartitions(job)
+        # A file can be removed once it is mapped: its rows stay as long as somebody has them.
+        return decoder.complete(merge(decoded_parts(results.collect())))
 
 
 def carry_code() -> None:
