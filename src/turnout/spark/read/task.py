@@ -1,7 +1,7 @@
 """What a Spark task does in a bulk read: take a range of offsets from Kafka by librdkafka, decode it, leave the rows.
 
-No record passes the JVM. On a cluster a worker gets this module, `turnout.decode` and `turnout.kafka.unpacking` by
-value, so it imports nothing else of Turnout.
+`write` and `read` are the form in which rows are left. No record passes the JVM. On a cluster a worker gets this
+module, `turnout.decode` and `turnout.kafka.unpacking` by value, so it imports nothing else of Turnout.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The sources of a joined view, and of SQL that somebody wrote, share a key: the rows that make a row of the view are
 found by its hash. SQL that somebody wrote gets all columns of these. Of a joined view Spark gets a number for each key,
 because numbers are joined in less time than texts, and ids; the columns are added to the ids that it gives, as for
-chains (`IdRows`). Equal keys have one number; where different keys among the rows share one, which only chance or
-malice brings about, the key stands for itself.
+chains (`IdRows`).
 """
 
 from __future__ import annotations
@@ -388,7 +387,11 @@ def numbered(key: str, rows: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
 
 
 def unambiguous(keys: Sequence[pa.ChunkedArray], hashes: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray]:
-    """What stands for keys whose rows meet, given as columns: the numbers of these hashes, or the keys themselves."""
+    """What stands for keys whose rows meet, given as columns: the numbers of these hashes, or the keys themselves.
+
+    Equal keys have one number. Keys stand for themselves where different ones share a number, which only chance or
+    malice brings about.
+    """
     numbers = [_number(key, hashed) for key, hashed in zip(keys, hashes, strict=True)]
     return list(keys) if _distinct(keys) > _distinct(numbers) else numbers
 
