@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from login_site import TOKEN, LoginSite
-from page_visit import Visit, visiting, wait_until
+from page_visit import DESKTOP, Visit, visiting, wait_until
 
 HOUR = 3600.0
 
@@ -64,6 +64,11 @@ def test_person_signs_in_comes_back_to_the_same_place_and_signs_out(visit: Visit
     assert visit.place() == wanted
     expect(page.locator("#token")).to_be_hidden()
     expect(page.locator("#person")).to_have_text("Ada Lovelace")
+    for width in (1300, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        expect(page.locator("#theme")).to_be_in_viewport(ratio=1)
+        assert width == 390 or page.evaluate("document.querySelector('#top').offsetHeight") < 60
+    page.set_viewport_size(DESKTOP)
     expect(page.locator("#swap").get_by_role("button", name="Swap")).to_be_enabled()
     assert page.evaluate("document.cookie + JSON.stringify(localStorage) + sessionStorage.length") == "{}0"
     page.reload()

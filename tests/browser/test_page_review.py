@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from http_server import patient, serving
 from page_visit import FAINT, NAMELESS, PHONE, Visit, visiting, wait_until
 from turnout.config import Role
 from turnout.plan.control import ControlMessage, ControlRejected, Outcome
+from turnout.plan.guards import Figures, GuardLimits, broken_guards
 from turnout.plan.joins import Join
 from turnout.serve.access import Access, Identity, Tokens
 from turnout.serve.app import create_app
@@ -283,15 +285,16 @@ def test_review_follows_its_rows_another_candidate_and_a_discard(
 
 
 def test_refusals_and_broken_guards_are_told_in_place(browser: Browser, url: str, reviewed: Reviewed) -> None:
-    reviewed.guard = "it breaks guards: min_rows of final_ui: 17 rows, at least 20 (50 % of 40)"
+    limits = GuardLimits(min_rows=Fraction(1, 2), max_bad=Fraction(1, 100))
+    broken = broken_guards(limits, Figures(rows={"final_ui": 40}), Figures(rows={"final_ui": 17}, read=45, bad=1))
+    reviewed.guard = f"it breaks guards: {'; '.join(map(str, broken))}"
     reviewed.make()
     with looking_at(browser, url, "#review=final_ui") as visit:
         page = visit.page
-        expect(page.locator("#review-guards li")).to_have_text(
-            ["min_rows of final_ui: 17 rows, at least 20 (50 % of 40)"]
-        )
+        expect(page.locator("#review-guards li")).to_have_text([str(guard) for guard in broken])
+        assert len(broken) == 2
         page.get_by_role("button", name="Publish").click()
-        expect(page.locator("#review-said")).to_contain_text("at least 20 (50 % of 40)")
+        expect(page.locator("#review-said")).to_contain_text("at least 50% of these")
         expect(page.get_by_role("button", name="Publish", exact=True)).to_be_focused()
         page.get_by_role("button", name="Publish anyway").click()
         expect(page.locator("#review-said")).to_contain_text("Generation 2 is published")

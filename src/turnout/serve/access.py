@@ -203,7 +203,7 @@ class Access:
         levels = list(McpAccess)
         if levels.index(level) > levels.index(self._mcp):
             reason = f"access.mcp is {self._mcp} on this server: agents may not {level}"
-            raise TurnoutError("forbidden", reason, f"ask its operator, who may set access.mcp to {level}")
+            raise TurnoutError("forbidden", reason, "access.mcp says what they may; a change of it needs a restart")
 
     def check_sql(self, scope: Scope) -> None:
         """Refuse SQL of an admitted sender that may not send it: TurnoutError `forbidden`."""

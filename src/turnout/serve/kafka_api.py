@@ -170,7 +170,7 @@ class KafkaApi:
     )
     async def read_example(self, request: Request) -> Response:
         """Columns, a likely key and YAML for a topic, by its newest records; for operators."""
-        identity_of(request.scope).check_operator("viewers may not read topics that are not sources")
+        identity_of(request.scope).check_operator("viewers may not preview topics")
         topic, records = _topic(request.path_params["topic"]), records_of(request.query_params)
         with anyio.move_on_after(_LOOKING_SECONDS):
             found = await self._looking.run(lambda: self._services.orchestrator.example(topic, records))

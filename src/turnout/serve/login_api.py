@@ -32,7 +32,8 @@ _BROWSER = re.compile(r"[\w-]{43}")
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Sign-in · Turnout</title><style nonce="{nonce}">:root {{ color-scheme: light dark }}
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 36em; margin: 15vh auto; padding: 0 1em }}</style></head>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 36em; margin: 15vh auto; padding: 0 1em }}
+#reason::first-letter {{ text-transform: uppercase }}</style></head>
 <body><main><h1>You are not signed in</h1><p id="reason">{message}.</p><p>{hint}.</p>
 <p><a href="/login?again=1">Sign in with another account</a> · <a href="/">Open the page</a></p></main></body></html>
 """

@@ -211,7 +211,7 @@ function lineOptions(shape: () => Lines, lines: number): Part {
     return from === to ? [from - 1, to + 1] : [from, to];
   };
   return {
-    padding: [() => 10 + markRows(shape().swaps.length) * MARK_HEIGHT, 14, 0, 0],
+    padding: [() => 10 + markRows(shape().swaps.length) * MARK_HEIGHT, () => lastTextRoom(shape()), 0, 0],
     scales: { x: { time: shape().along !== "number", range: ends }, y: { range: flat } },
     axes: [
       {
@@ -242,6 +242,12 @@ function alongTexts(splits: number[], step: number, along: Lines["along"]): stri
   if (along === "number") return splits.map(exact);
   if (along === "time") return moments(splits, step, false);
   return splits.map((time) => clock(time).slice(0, step >= 60_000 ? 5 : 8));
+}
+
+// Half of the last label of the x axis may lie beside the plot.
+function lastTextRoom({ along, times }: Lines): number {
+  const text = along === "number" ? exact(times.at(-1) ?? 0) : along === "time" ? "0000-00-00 00:00" : "00:00:00";
+  return Math.max(14, textWidth(text) / 2 + 2);
 }
 
 function zeroBased(min: number, max: number): [number, number] {

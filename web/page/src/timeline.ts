@@ -72,7 +72,8 @@ function line(entry: Entry, isPublished: boolean, isUndone: boolean): HTMLElemen
   made.append(element("div", "title", title, outcome, moment(entry.ts)), element("p", "what", whatChanged(entry)));
   if ((failed || isBroken(entry)) && entry.detail) made.append(element("p", "why", entry.detail));
   const request = entry.requestId ? ` (${entry.requestId})` : "";
-  made.append(element("p", "more", `by ${entry.requester ?? "-"}${request}, ${duration(entry)}`));
+  const took = duration(entry) || (failed ? "" : "at once");
+  made.append(element("p", "more", `by ${entry.requester ?? "-"}${request}${took && `, ${took}`}`));
   return made;
 }
 
@@ -82,7 +83,7 @@ const BROKEN = "it breaks guards: ";
 const isBroken = ({ outcome, detail }: Entry): boolean => outcome === "candidate" && (detail ?? "").startsWith(BROKEN);
 
 export function brokenGuards(entry: Entry | undefined): string[] {
-  return entry && isBroken(entry) ? entry.detail!.slice(BROKEN.length).split("; ") : [];
+  return entry && isBroken(entry) ? entry.detail!.slice(BROKEN.length).split(/; (?=\w+: )/) : [];
 }
 
 function moment(ts: string): HTMLElement {
@@ -118,5 +119,5 @@ function duration({ buildSeconds, catchUpSeconds, publishSeconds }: Entry): stri
     ["publish", publishSeconds],
   ] as const;
   const told = parts.filter(([, took]) => typeof took === "number" && took >= 0.0005);
-  return told.map(([part, took]) => `${part} ${seconds(took)}`).join(", ") || "at once";
+  return told.map(([part, took]) => `${part} ${seconds(took)}`).join(", ");
 }

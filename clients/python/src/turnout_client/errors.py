@@ -85,7 +85,7 @@ ERRORS: Mapping[str, ErrorCode] = {
         'send a change with `"publish": false` to build one',
     ),
     "message_too_large": ErrorCode(
-        413, "a control message is larger than 256 KiB, or another body is larger than 512 KiB", "send less"
+        413, "the body is larger than 256 KiB; SQL may have 512 KiB, a saved view 16 KiB", "send less"
     ),
     "url_too_long": ErrorCode(414, "the address has more than 8,000 bytes", "shorten it, or use `POST /api/sql`"),
     "unsupported_media_type": ErrorCode(
