@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripted_registry import scripted
+from certificates import Authority
+from scripted_registry import Scripted, scripted
 from turnout.config import RegistrySettings
 from turnout.errors import TurnoutError
 from turnout.local.broker import free_port
@@ -66,6 +70,92 @@ def test_registry_that_is_away_is_an_error() -> None:
     assert caught.value.code == "registry_unreachable"
 
 
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates of the registry (`registry`) and of Turnout (`turnout`, `locked`), and those of a stranger."""
+    folder = tmp_path_factory.mktemp("certificates")
+    own = Authority(folder)
+    own.issue("registry", ("127.0.0.1",))
+    own.issue("turnout")
+    own.issue("locked", key_password="key-password")
+    Authority(folder / "stranger").issue("turnout")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def secured(certificates: Path) -> Iterator[Scripted]:
+    """A registry and a token endpoint that want a client's certificate."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificates / "registry.pem", certificates / "registry.key")
+    tls.load_verify_locations(certificates / "ca.pem")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    with scripted({"/subjects": (200, ["a"])}, tls) as script:
+        yield script
+
+
+OWN = {"ca_file": "ca.pem", "certificate_file": "turnout.pem", "key_file": "turnout.key"}
+LOCKED = OWN | {"certificate_file": "locked.pem", "key_file": "locked.key"}
+
+
+def secured_client(url: str, folder: Path, auth: dict[str, str]) -> SchemaRegistry:
+    return client(
+        url, **{name: str(folder / value) if name.endswith("_file") else value for name, value in auth.items()}
+    )
+
+
+@pytest.mark.parametrize("auth", [OWN, LOCKED | {"key_password": "key-password"}])
+def test_registry_with_a_private_authority_is_reached_with_a_certificate(
+    auth: dict[str, str], secured: Scripted, certificates: Path
+) -> None:
+    assert secured_client(secured.url, certificates, auth).reach() == 1
+
+
+CERTIFICATES = "check schema_registry.url, and the certificates and keys of schema_registry.auth"
+AUTHORITY = "check schema_registry.url and schema_registry.auth.ca_file"
+
+
+@pytest.mark.parametrize(
+    ("auth", "said", "hint"),
+    [
+        ({}, "its certificate is not trusted (", AUTHORITY),
+        (OWN | {"ca_file": "stranger/ca.pem"}, "its certificate is not trusted (", AUTHORITY),
+        (OWN | {"ca_file": "registry.key"}, "TLS failed (", CERTIFICATES),
+        (OWN | {"ca_file": "none.pem"}, "/none.pem cannot be read (No such file", "check the files of schema_reg"),
+        (OWN | {"key_file": "none.key"}, "/none.key cannot be read (No such file", "check the files of schema_reg"),
+        (OWN | {"key_file": "stranger/turnout.key"}, "TLS failed (", CERTIFICATES),
+        (LOCKED | {"key_password": "wrong"}, "TLS failed (", CERTIFICATES),
+    ],
+)
+def test_certificate_that_cannot_be_used_is_named_with_its_setting(
+    auth: dict[str, str], said: str, hint: str, secured: Scripted, certificates: Path
+) -> None:
+    with pytest.raises(TurnoutError) as caught:
+        secured_client(secured.url, certificates, auth).reach()
+    assert (caught.value.code, caught.value.status) == ("registry_unreachable", 503)
+    assert said in caught.value.message
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("ca_file", "said", "hint"),
+    [
+        (
+            "stranger/ca.pem",
+            "its certificate is not trusted (",
+            "token_endpoint and schema_registry.auth.oauth.ca_file",
+        ),
+        ("none.pem", "/none.pem cannot be read (No such file", "check the files of schema_registry.auth.oauth"),
+    ],
+)
+def test_authority_of_a_token_endpoint_that_cannot_be_used_is_named(
+    ca_file: str, said: str, hint: str, secured: Scripted, certificates: Path
+) -> None:
+    oauth = {"token_endpoint": f"{secured.url}/token", "client_id": "c", "client_secret": "s"}
+    with pytest.raises(TurnoutError) as caught:
+        client("http://127.0.0.1:1", oauth=oauth | {"ca_file": str(certificates / ca_file)}).reach()
+    assert said in caught.value.message and hint in caught.value.hint
+
+
 def test_identity_is_sent() -> None:
     with scripted({"/subjects": (200, ["a", "b"])}) as script:
         assert client(script.url, username="ü", password="p:w").reach() == 2
@@ -101,6 +191,11 @@ def test_token_is_asked_for_once_and_again_when_it_is_refused() -> None:
     ("answer", "said"),
     [
         ((401, {"error": "invalid_client"}), "answered 401 invalid_client"),
+        (
+            (400, {"error": "bad", "error_description": "s-e-c-r-e-t has expired"}),
+            "answered 400 bad: ******** has expired",
+        ),
+        ((404, "<html>"), "answered 404 Not Found"),
         ((200, "<html>"), "no token"),
         ((200, "[" * 100_000), "an answer that is not a token"),
         ((200, {"access_token": "x" * 9_000_000}), "an answer that is not a token"),

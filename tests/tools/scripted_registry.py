@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ class Scripted:
 
 
 @contextmanager
-def scripted(answers: dict[str, tuple[int, Any]]) -> Iterator[Scripted]:
+def scripted(answers: dict[str, tuple[int, Any]], tls: ssl.SSLContext | None = None) -> Iterator[Scripted]:
     script = Scripted(answers)
 
     class Handler(BaseHTTPRequestHandler):
@@ -53,7 +54,9 @@ def scripted(answers: dict[str, tuple[int, Any]]) -> Iterator[Scripted]:
             """Ignore errors, because clients leave before the end of an answer that is too long."""
 
     server = Server(("127.0.0.1", 0), Handler)
-    script.url = f"http://127.0.0.1:{server.server_port}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    script.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

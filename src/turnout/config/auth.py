@@ -7,6 +7,7 @@ for each client.
 import re
 import ssl
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -87,6 +88,13 @@ def _extensions(given: dict[str, str]) -> dict[str, str]:
     return given
 
 
+def trusting(ca_file: Path | None) -> ssl.SSLContext:
+    """TLS that trusts the authorities of a file, or else the system's; an OSError names a file that cannot be read."""
+    if ca_file is not None:
+        ca_file.open("rb").close()
+    return ssl.create_default_context(cafile=ca_file)
+
+
 class OAuthSettings(Section):
     """The OpenID provider that gives tokens, by the client credentials grant."""
 
@@ -110,7 +118,7 @@ class OAuthSettings(Section):
             "url": self.token_endpoint,
             "data": {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {}),
             "auth": (self.client_id, self.client_secret.get_secret_value()),
-            "verify": ssl.create_default_context(cafile=self.ca_file),
+            "verify": trusting(self.ca_file),
         }
 
 

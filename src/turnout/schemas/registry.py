@@ -18,7 +18,8 @@ from urllib.parse import quote
 
 import httpx
 
-from turnout.config.auth import OAuthSettings, RegistryAuthSettings, RegistrySettings
+from turnout.config.auth import OAuthSettings, RegistryAuthSettings, RegistrySettings, trusting
+from turnout.config.secrets import masked
 from turnout.errors import TurnoutError
 
 TIMEOUT_SECONDS = 10.0
@@ -123,7 +124,7 @@ class SchemaRegistry:
                 content = _content(response)
         except (httpx.HTTPError, OSError, ValueError) as error:
             self.close()  # files of certificates may be others at the next try
-            raise self._unusable(f"cannot be reached: {error or type(error).__name__}") from error
+            raise self._unusable(*_unanswered(error, "schema_registry.url", "schema_registry.auth")) from error
         if content is None:
             raise self._unusable(f"gave an answer of more than {_MOST_BYTES:,} bytes")
         with contextlib.suppress(ValueError, RecursionError):
@@ -151,8 +152,10 @@ class SchemaRegistry:
 
     def _trust(self) -> ssl.SSLContext:
         auth = self._auth
-        context = ssl.create_default_context(cafile=auth.ca_file)
+        context = trusting(auth.ca_file)
         if auth.certificate_file is not None:
+            for file in filter(None, (auth.certificate_file, auth.key_file)):
+                file.open("rb").close()  # the error of the next line names no file
             password = auth.key_password.get_secret_value() if auth.key_password else ""
             context.load_cert_chain(auth.certificate_file, auth.key_file, password)
         return context
@@ -178,26 +181,49 @@ class SchemaRegistry:
                 return self._token
         try:
             with httpx.stream("POST", **oauth.token_request(), timeout=TIMEOUT_SECONDS) as response:
-                answer = json.loads(_content(response) or b"")
-            token = str(answer["access_token"]) if response.status_code == 200 else ""
-            seconds = float(answer.get("expires_in", 60))
+                content = _content(response) or b""
         except (httpx.HTTPError, OSError) as error:
-            raise self._no_token(oauth, f"cannot be reached: {error or type(error).__name__}") from error
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+            auth = "schema_registry.auth.oauth"
+            raise self._no_token(oauth, *_unanswered(error, f"{auth}.token_endpoint", auth)) from error
+        answer: dict[str, Any] = {}
+        with contextlib.suppress(ValueError, RecursionError, TypeError):
+            answer = dict(json.loads(content))
+        if response.status_code != 200:
+            words = ": ".join(str(answer[name]) for name in ("error", "error_description") if answer.get(name))
+            words = masked(words, [oauth.client_secret.get_secret_value()])[:200] or response.reason_phrase
+            raise self._no_token(oauth, f"answered {response.status_code} {words}".rstrip())
+        try:
+            token, seconds = str(answer["access_token"]), float(answer.get("expires_in", 60))
+        except (ValueError, KeyError, TypeError):
             raise self._no_token(oauth, "gave an answer that is not a token") from None
-        if not token:
-            raise self._no_token(oauth, f"answered {response.status_code} {answer.get('error', '')}".rstrip())
         with self._lock:
             self._token, self._token_ends = token, time.monotonic() + seconds - min(_TOKEN_SPARE_SECONDS, seconds / 2)
         return token
 
-    def _unusable(self, what: str) -> TurnoutError:
-        hint = "check that it runs and schema_registry.url"
+    def _unusable(self, what: str, hint: str = "check that it runs and schema_registry.url") -> TurnoutError:
         return _failed("registry_unreachable", f"the schema registry {self.url} {what}", hint)
 
-    def _no_token(self, oauth: OAuthSettings, what: str) -> TurnoutError:
+    def _no_token(
+        self, oauth: OAuthSettings, what: str, hint: str = "check schema_registry.auth.oauth"
+    ) -> TurnoutError:
         what = f"no token for the schema registry: {oauth.token_endpoint} {what}"
-        return _failed("registry_refused", what, "check schema_registry.auth.oauth")
+        return _failed("registry_refused", what, hint)
+
+
+def _unanswered(error: Exception, url: str, auth: str) -> tuple[str, str]:
+    """Why there is no answer, and which settings to check."""
+    seen: BaseException = error
+    while (before := seen.__cause__ or seen.__context__) is not None:  # of a client's error, the socket's
+        seen = before
+    why, hint = f"{error or type(error).__name__}", f"check that it runs and {url}"
+    if isinstance(seen, ssl.SSLCertVerificationError):
+        why, hint = f"its certificate is not trusted ({seen.verify_message})", f"check {url} and {auth}.ca_file"
+    elif isinstance(seen, ssl.SSLError):
+        why = f"TLS failed ({seen})"
+        hint = f"check {url}, and the certificates and keys of {auth}"
+    elif isinstance(seen, OSError) and seen.filename:
+        why, hint = f"{seen.filename} cannot be read ({seen.strerror})", f"check the files of {auth}"
+    return f"cannot be reached: {why}", hint
 
 
 def _content(response: httpx.Response) -> bytes | None:
