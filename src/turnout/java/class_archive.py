@@ -14,7 +14,7 @@ from turnout.errors import TurnoutError
 from turnout.java.jars import cached_file, writing
 from turnout.java.runtime import find_java, java_version
 
-TRAINING_SECONDS = 300
+TRAINING_SECONDS = 900
 """The longest time that a training run may take."""
 _OLDEST_WITH_CACHE = 25
 """From this version on, a cache (JEP 483, 514) has linked classes and lambdas too, and needs no archive of the JDK."""
