@@ -163,6 +163,22 @@ def test_environment_overrides_the_file(tmp_path: Path) -> None:
     assert settings.access and settings.dead_letter_topic is None
 
 
+def test_variables_that_kubernetes_sets_for_a_service_are_no_settings(tmp_path: Path) -> None:
+    environ = {
+        "TURNOUT_SERVICE_HOST": "10.96.0.7",
+        "TURNOUT_SERVICE_PORT": "80",
+        "TURNOUT_SERVICE_PORT_HTTP": "80",
+        "TURNOUT_PORT": "tcp://10.96.0.7:80",
+        "TURNOUT_PORT_80_TCP": "tcp://10.96.0.7:80",
+        "TURNOUT_PORT_80_TCP_PROTO": "tcp",
+        "TURNOUT_PORT_80_TCP_PORT": "80",
+        "TURNOUT_PORT_80_TCP_ADDR": "10.96.0.7",
+    }
+    environ |= {name.replace("_", "_TEST_", 1): value for name, value in environ.items()}  # the Service turnout-test
+    (tmp_path / "turnout.yaml").write_text("", encoding="utf-8")
+    assert load(tmp_path / "turnout.yaml", environ) == load(tmp_path / "turnout.yaml", {})
+
+
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [

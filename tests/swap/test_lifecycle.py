@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,3 +74,12 @@ def test_generation_without_new_records_is_ready_once_its_query_is_idle(lifecycl
     query.idle = True
     lifecycle.maintain()
     assert health.trouble() is None
+
+
+def test_no_more_generations_linger_than_are_allowed_from_the_moment_of_a_swap(lifecycle: Lifecycle) -> None:
+    lifecycle.lingering[0].lingering_since = time.monotonic()
+    for number in range(4, 7):
+        lifecycle.replace(lifecycle.live, generation(number))
+        lingering = [one.number for one in lifecycle.lingering]
+        assert len(lingering) == lifecycle.settings.max_linger_generations == 2
+    assert lingering == [4, 5]

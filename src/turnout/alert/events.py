@@ -43,8 +43,8 @@ class AlertEvent:
 def add_events(cursor: duckdb.DuckDBPyConnection, alert: str) -> int:
     """Add the events of `_changes`, in the transaction that they become known in; how many were dropped for others."""
     last = scalar(cursor, "SELECT coalesce(max(_id), 0) FROM turnout.alerts")
-    count = scalar(cursor, "SELECT count(*) FROM _changes")
-    numbered = "SELECT *, row_number() OVER (ORDER BY _version, _record) AS _n FROM _changes"
+    count = scalar(cursor, "SELECT count(*) FROM _changes WHERE NOT _silent")
+    numbered = "SELECT *, row_number() OVER (ORDER BY _version, _record) AS _n FROM _changes WHERE NOT _silent"
     cursor.execute(
         f"INSERT INTO turnout.alerts SELECT {last} + _n, now(), ?, CASE WHEN _fits THEN 'entered' ELSE 'left' END, "
         f"_record ->> '$.key', _told, 'waiting', _record FROM ({numbered}) WHERE _n > {count - MAX_EVENTS} ORDER BY _n",

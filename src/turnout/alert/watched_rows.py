@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from turnout.alert.events import MAX_WAITING, add_events
 from turnout.config import AlertSettings
@@ -27,6 +28,12 @@ MAX_KEPT_CHANGES = 200_000
 MAX_ROW_BYTES = 65_536
 """A larger row is left out of its events."""
 _KNOWN = "SELECT record FROM turnout.alert_rows WHERE alert = ?"
+_KEY = "_record ->> '$.key'"
+_PAIRED = (
+    f"(_fits OR _gone) AND row_number() OVER (PARTITION BY {_KEY}, _fits, _gone ORDER BY _record) <= "
+    f"least(count(*) FILTER (_fits) OVER (PARTITION BY {_KEY}), count(*) FILTER (_gone) OVER (PARTITION BY {_KEY}))"
+)
+"""A row that is gone, and one of the same key that came in its place: no events, because only the identity changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,8 @@ class WatchedRows:
                 if not begins:
                     dropped = add_events(cursor, self._name)
         self._move(now.position)
-        return StepResult(begins, 0 if begins else changes.num_rows, dropped)
+        told = changes.filter(~pc.field("_silent")).num_rows
+        return StepResult(begins, 0 if begins else told, dropped)
 
     def stop(self) -> None:
         """Keep no more changes for it."""
@@ -90,6 +98,7 @@ class WatchedRows:
         """The rows that do not fulfil the condition as they did before: identity, order, and the row as JSON."""
         where, values = compile_where(self._terms, now.columns)
         record = record_key_sql(now.key, now.columns[now.key])
+        silent = _PAIRED if now.position.generation != position.generation else "false"
         if changes := kept_changes(now, position):
             fits = f"NOT _gone AND coalesce({where}, false)"
             source = f"SELECT *, {record} AS _record, {fits} AS _fits FROM {changes}"
@@ -106,13 +115,14 @@ class WatchedRows:
             )
             rows = (
                 "SELECT coalesce(_fits, false) AS _fits, coalesce(_record, _known) AS _record, "
-                f"_known IS NOT NULL AS _fitted, 0 AS _version "
+                f"_known IS NOT NULL AS _fitted, 0 AS _version, _record IS NULL AS _gone "
                 f"FROM ({source}) FULL JOIN (SELECT record AS _known FROM ({known})) ON _record = _known"
             )
             present, parameters = "true", [*values, self._name]
         found = arrow_table(
             cursor,
-            f"SELECT _record, _version, _fits FROM ({rows}) WHERE _fits <> _fitted ORDER BY _version, _record",
+            f"SELECT _record, _version, _fits, {silent} AS _silent FROM ({rows}) WHERE _fits <> _fitted "
+            "ORDER BY _silent DESC, _version, _record",
             parameters,
         )
         if not found.num_rows:

@@ -16,6 +16,10 @@ from turnout.plan.nearest import did_you_mean
 PREFIX = "TURNOUT_"
 # Read by other parts of Turnout: where jars are cached and come from, and which server a command talks to.
 NOT_SETTINGS = frozenset({"TURNOUT_CACHE", "TURNOUT_MAVEN_MIRROR", "TURNOUT_TOKEN", "TURNOUT_URL"})
+_OF_KUBERNETES = re.compile(
+    r"TURNOUT_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)=|TURNOUT_(\w+_)?PORT=\w+://"
+)
+"""What Kubernetes sets in each pod beside a Service `turnout` or `turnout-...`, with its value."""
 KEEP = object()
 _MOST_ALIASED = 100_000
 _VARIABLE = re.compile(r"\$\$\{|\$\{([^}]*)\}")
@@ -202,7 +206,7 @@ def override(
     faults: list[str] = []
     # Shorter names first: TURNOUT_SERVER gives the whole section, and TURNOUT_SERVER__PORT one value of it.
     for name in sorted(environ, key=lambda name: (name.count("__"), name)):
-        if not name.startswith(PREFIX) or name in NOT_SETTINGS:
+        if not name.startswith(PREFIX) or name in NOT_SETTINGS or _OF_KUBERNETES.match(f"{name}={environ[name]}"):
             continue
         known = dict(_variables(document, root))
         path = known.get(name.upper())

@@ -58,7 +58,8 @@ class Lifecycle:
             for generation in (*self.lingering, self.candidate):
                 if generation is not None:
                     self.keep_reading(generation)
-        self._retire()
+        self._end_lingering(self.settings.max_linger_generations)
+        self._remove_leftovers()
 
     def go_on(self, generations: Generations) -> None:
         """After a restart of Spark: give every generation a query from its checkpoint, the published one first."""
@@ -118,6 +119,7 @@ class Lifecycle:
         if old is not None:
             old.state = SwapState.LINGERING
             old.lingering_since = time.monotonic()
+            self._end_lingering(max(0, self.settings.max_linger_generations - 1))
             self.lingering.append(old)
         self.live = new
         if old is None:
@@ -170,15 +172,14 @@ class Lifecycle:
         except (duckdb.Error, TurnoutError) as error:
             log.warning("tables from before the first publish are removed at the next start: %s", first_line(error))
 
-    def _retire(self) -> None:
+    def _end_lingering(self, most: int) -> None:
+        """Let lingering generations go whose time is over, and the oldest beyond `most`; `maintain` removes them."""
         lingering = {g.number: g.lingering_since for g in self.lingering if g is not self.watched}
-        seconds, most = self.settings.linger_seconds, self.settings.max_linger_generations
-        for number in to_retire(lingering, time.monotonic(), seconds, most):
+        for number in to_retire(lingering, time.monotonic(), self.settings.linger_seconds, most):
             generation = next(g for g in self.lingering if g.number == number)
             self.lingering.remove(generation)
             generation.state = SwapState.RETIRED
             self._leftovers.append(generation)
-        self._remove_leftovers()
 
     def _remove_leftovers(self) -> None:
         while self._leftovers:
