@@ -131,6 +131,26 @@ def test_rows_are_painted_alike_at_the_start_in_the_middle_and_at_the_end(visit:
             assert picture(page, row) == at_start[row % ALIKE], f"row {row}"
 
 
+def test_rows_are_drawn_that_are_scrolled_to_right_after_the_bar(visit: Visit) -> None:
+    page = visit.page
+    page.locator("#grid .ag-row .ag-cell").first.click()
+    page.keyboard.press("End")
+    end = wait_for(visit, last=ROWS - 1)
+    # AG Grid follows the bar or the rows, whichever scrolled first, until neither has scrolled for a while.
+    page.evaluate(
+        """async (bar) => {
+          await new Promise((done) => setTimeout(done, 1000));
+          document.querySelector(bar).dispatchEvent(new Event("scroll"));
+          document.querySelector("#grid .ag-grid-viewport").scrollTop = 29 * 30;
+        }""",
+        BAR,
+    )
+    wait_until(lambda: bool(shown(visit)) and shown(visit)[-1] < end[0] - 1_000_000, what="rows nearer to the start")
+    focused = page.locator("#grid .ag-row", has=page.locator(":focus"))
+    row = wait_for(visit)[0]
+    wait_until(lambda: bool(focused.count()) and f"u{row}" in str(focused.text_content()), what="the focus in the rows")
+
+
 def test_every_row_is_reached_by_wheel_and_by_keys(visit: Visit) -> None:
     page, press = visit.page, visit.page.keyboard.press
     page.locator("#grid .ag-row .ag-cell").first.click()

@@ -97,6 +97,7 @@ export class Grid {
   private base = 0;
   private scrolledTo = 0;
   private settling = 0;
+  private jumped = false;
   // For each column, the largest number of decimals seen.
   private decimals: number[] = [];
 
@@ -230,7 +231,8 @@ export class Grid {
   }
 
   // Handle scrolling of the rows' own viewport; AG Grid has other scrollable elements.
-  private onScrolled({ classList, scrollTop, scrollHeight, clientHeight }: HTMLElement): void {
+  private onScrolled(viewport: HTMLElement): void {
+    const { classList, scrollTop, scrollHeight, clientHeight } = viewport;
     const isAll = placesFor(this.total) === this.total;
     if (isAll || !classList.contains(VIEWPORT) || scrollTop === this.scrolledTo) return;
     // About the smallest distance by which the scrollbar can be dragged.
@@ -239,19 +241,32 @@ export class Grid {
     const place = Math.floor(scrollTop / ROW_HEIGHT);
     if (isJump) this.jump(baseAt(scrollTop / (scrollHeight - clientHeight), this.total));
     else if (isAtEdge(place, this.base, this.total)) this.moveTo(this.base + place, scrollTop % ROW_HEIGHT);
+    this.settle(viewport);
   }
 
   // Show other rows at the same positions.
   private jump(base: number): void {
     if (base === this.base) return;
     this.base = base;
+    this.jumped = true;
     this.refresh();
-    // Move the focus to the visible rows once scrolling has stopped: browsers scroll in many steps.
+  }
+
+  // Once scrolling has stopped, since browsers scroll in many steps: have AG Grid draw the rows that are visible now,
+  // and move the focus to them after a jump. AG Grid ignores a scroll of the rows within half a second of one of its bar.
+  private settle(viewport: HTMLElement): void {
     clearTimeout(this.settling);
     this.settling = window.setTimeout(() => {
-      const focused = this.api.getFocusedCell();
-      const { first, last } = this.visible;
-      if (focused && (this.base + focused.rowIndex < first || this.base + focused.rowIndex > last)) this.setFocus(first);
+      const place = Math.floor(viewport.scrollTop / ROW_HEIGHT);
+      if (place < this.api.getFirstDisplayedRowIndex() || place > this.api.getLastDisplayedRowIndex()) {
+        viewport.dispatchEvent(new Event("scroll"));
+        this.settle(viewport);
+      } else if (this.jumped) {
+        this.jumped = false;
+        const focused = this.api.getFocusedCell();
+        const { first, last } = this.visible;
+        if (focused && (this.base + focused.rowIndex < first || this.base + focused.rowIndex > last)) this.setFocus(first);
+      }
     }, SETTLED_MS);
   }
 
