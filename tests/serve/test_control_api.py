@@ -132,13 +132,15 @@ def test_failed_build_is_an_error_of_the_server(client: TestClient, queue: FakeQ
 
 def test_request_that_does_not_wait_is_accepted(client: TestClient, queue: FakeQueue) -> None:
     queue.decide = leave_waiting
-    answer = client.post("/api/control?wait=false", json={"requestId": 5})
-    assert answer.status_code == 202
-    assert answer.json() == {"message": 1, "requestId": "5", "outcome": None}
+    for message, wait in enumerate(("false", "False", "0"), start=1):
+        answer = client.post(f"/api/control?wait={wait}", json={"requestId": 5})
+        assert answer.status_code == 202
+        assert answer.json() == {"message": message, "requestId": "5", "outcome": None}
 
 
 def test_wait_must_be_a_truth(client: TestClient, queue: FakeQueue) -> None:
-    error_of(client.post("/api/control?wait=maybe", json={}), 400, "bad_parameter")
+    for wait in ("maybe", "TRUE", "tRue", ""):
+        error_of(client.post(f"/api/control?wait={wait}", json={}), 400, "bad_parameter")
     error_of(client.post("/api/control?await=1", json={}), 400, "unknown_parameter")
     assert queue.messages == []
 

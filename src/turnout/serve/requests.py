@@ -28,7 +28,7 @@ JSON_KINDS = ("application/json",)
 YAML = "application/yaml"
 YAML_KINDS = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain", *JSON_KINDS)
 """What YAML is sent as; JSON is YAML, too."""
-FLAGS = {"true": True, "1": True, "false": False, "0": False}
+FLAGS = {"true": True, "True": True, "1": True, "false": False, "False": False, "0": False}
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -213,7 +213,7 @@ def _limit(query: QueryParams, export: Export, default: int, most: int, what: st
 
 
 def flag(query: QueryParams, name: str, *, default: bool) -> bool:
-    text = query.get(name, str(default)).lower()
+    text = query.get(name, str(default))
     if text not in FLAGS:
         hint = f"such as {name}={not default}".lower()
         raise TurnoutError("bad_parameter", f"{name}: neither true nor false: {show(text)}", hint)
