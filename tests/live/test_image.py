@@ -112,7 +112,7 @@ def volume(tmp_path: Path) -> Path:
     made.mkdir()
     os.chown(made, *map(int, USER.split(":")))
     for above in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        above.chmod(0o755)
+        above.chmod(above.stat().st_mode | 0o011)  # nothing is taken away: one may be /tmp itself
     return made
 
 
