@@ -199,6 +199,9 @@ def test_token_is_asked_for_once_and_again_when_it_is_refused() -> None:
         ((200, "<html>"), "no token"),
         ((200, "[" * 100_000), "an answer that is not a token"),
         ((200, {"access_token": "x" * 9_000_000}), "an answer that is not a token"),
+        ((200, {"access_token": ""}), "an answer that is not a token"),
+        ((200, {"access_token": None}), "an answer that is not a token"),
+        ((200, {"access_token": "x", "expires_in": 10**400}), "an answer that is not a token"),
     ],
 )
 def test_token_endpoint_that_refuses_is_named(answer: tuple[int, Any], said: str) -> None:

@@ -192,10 +192,11 @@ class SchemaRegistry:
             words = ": ".join(str(answer[name]) for name in ("error", "error_description") if answer.get(name))
             words = masked(words, [oauth.client_secret.get_secret_value()])[:200] or response.reason_phrase
             raise self._no_token(oauth, f"answered {response.status_code} {words}".rstrip())
-        try:
-            token, seconds = str(answer["access_token"]), float(answer.get("expires_in", 60))
-        except (ValueError, KeyError, TypeError):
-            raise self._no_token(oauth, "gave an answer that is not a token") from None
+        token, seconds = "", 0.0
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            token, seconds = str(answer.get("access_token") or ""), float(answer.get("expires_in", 60))
+        if not token:
+            raise self._no_token(oauth, "gave an answer that is not a token")
         with self._lock:
             self._token, self._token_ends = token, time.monotonic() + seconds - min(_TOKEN_SPARE_SECONDS, seconds / 2)
         return token
