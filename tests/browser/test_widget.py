@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,6 +103,7 @@ def test_chart_with_history_draws_a_line_for_each_group(notebook: WidgetPage, cl
     lines = notebook.page.locator(f"{view} svg .turnout-line")
     expect(lines).to_have_count(2)
     expect(notebook.page.get_by_role("img", name="count by accountType")).to_be_visible()
+    expect(notebook.page.locator(f"{view} .turnout-begin")).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
     filling.swap(users=[USER_1, USER_2], accounts=[GOLD_1, SILVER_2])
     wait_for_rows(notebook, view, ["gold", "1"], ["silver", "1"])
     expect(lines).to_have_count(2)

@@ -197,7 +197,7 @@ function plot(shown, place, colours) {
 
   const figure = make("figure");
   const title = `${columns[place].name}${by ? ` by ${columns.slice(0, by).map((column) => column.name).join(", ")}` : ""}`;
-  const clock = (time) => new Date(time).toLocaleTimeString();
+  const clock = (time) => new Date(time).toTimeString().slice(0, 8);
   const picture = draw("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none", role: "img" });
   picture.setAttribute("aria-label", `${title} from ${clock(begin)} to ${clock(end)}; the table below has the values of now`);
   for (const { time, generation } of swaps) {
