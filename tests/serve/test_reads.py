@@ -44,6 +44,9 @@ class Works:
         self._go.set()
 
 
+Test = Callable[[Works], Awaitable[None]]
+
+
 def endless(reading: StoreRead) -> None:
     with reading.read() as cursor:
         cursor.execute(ENDLESS).fetchall()
@@ -55,16 +58,22 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
+def run(test: Test) -> None:
+    """Run a test with its works, which end with it: threads that still wait would hold up a test that has failed."""
+
     async def bounded() -> None:
-        async with asyncio.timeout(SECONDS):
-            await test()
+        works = Works()
+        try:
+            async with asyncio.timeout(SECONDS):
+                await test(works)
+        finally:
+            works.end()
 
     asyncio.run(bounded())
 
 
 def test_read_that_takes_too_long_is_ended_with_a_clear_error(database: Database) -> None:
-    async def test() -> None:
+    async def test(_: Works) -> None:
         reads = Reads(database, ServerSettings(query_timeout_seconds=0.2))
         with pytest.raises(TurnoutError) as caught:
             await reads.run(["a"], endless)
@@ -76,9 +85,8 @@ def test_read_that_takes_too_long_is_ended_with_a_clear_error(database: Database
 
 
 def test_read_that_nobody_waits_for_is_interrupted_and_keeps_its_place_until_it_has_ended(database: Database) -> None:
-    async def test() -> None:
+    async def test(works: Works) -> None:
         reads = Reads(database, ServerSettings(max_reads=2, max_reads_per_client=2, query_timeout_seconds=SECONDS))
-        works = Works()
         abandoned = asyncio.ensure_future(reads.run(["a"], works.work("abandoned")))
         interrupted = asyncio.ensure_future(reads.run(["a"], endless))
         await until(lambda: works.begun == ["abandoned"] and reads.running == 2)
@@ -101,7 +109,7 @@ def test_read_is_interrupted_in_each_of_its_statements(database: Database) -> No
             while True:
                 cursor.execute("SELECT count(*) FROM range(100000)").fetchall()
 
-    async def test() -> None:
+    async def test(_: Works) -> None:
         with pytest.raises(TurnoutError, match="took longer"):
             await Reads(database, ServerSettings(query_timeout_seconds=0.1)).run(["a"], many)
 
@@ -109,11 +117,11 @@ def test_read_is_interrupted_in_each_of_its_statements(database: Database) -> No
 
 
 def test_client_has_a_share_and_others_are_served_beside_it(database: Database) -> None:
-    async def test() -> None:
-        reads, works = Reads(database, ServerSettings(max_reads=4, max_reads_per_client=2)), Works()
+    async def test(works: Works) -> None:
+        reads = Reads(database, ServerSettings(max_reads=4, max_reads_per_client=2))
         greedy = [asyncio.ensure_future(reads.run(["greedy"], works.work(f"g{number}"))) for number in range(6)]
         other = asyncio.ensure_future(reads.run(["other"], works.work("other")))
-        await until(lambda: "other" in works.begun)
+        await until(lambda: len(works.begun) >= 3)
         assert sorted(works.begun) == ["g0", "g1", "other"]
         works.end()
         assert await asyncio.gather(*greedy, other) == ["g0", "g1", "g2", "g3", "g4", "g5", "other"]
@@ -122,14 +130,14 @@ def test_client_has_a_share_and_others_are_served_beside_it(database: Database) 
 
 
 def test_large_reads_leave_most_places_to_all_others(database: Database) -> None:
-    async def test() -> None:
-        reads, works = Reads(database, ServerSettings(max_reads=8, max_reads_per_client=4)), Works()
+    async def test(works: Works) -> None:
+        reads = Reads(database, ServerSettings(max_reads=8, max_reads_per_client=4))
         large = [
             asyncio.ensure_future(reads.run([f"c{number}"], works.work("large"), large=True)) for number in range(5)
         ]
         small = asyncio.ensure_future(reads.run(["c0"], works.work("small")))
-        await until(lambda: "small" in works.begun)
-        assert works.begun.count("large") == 2
+        await until(lambda: len(works.begun) >= 3)
+        assert sorted(works.begun) == ["large", "large", "small"]
         works.end()
         await asyncio.gather(*large, small)
 
@@ -141,7 +149,7 @@ def test_short_select_does_not_wait_behind_the_long_ones_of_its_client(
 ) -> None:
     monkeypatch.setattr("turnout.serve.reads._SLICE_SECONDS", 0.2)
 
-    async def test() -> None:
+    async def test(_: Works) -> None:
         reads = Reads(database, ServerSettings(query_timeout_seconds=SECONDS))
         reads._unspent.spend("a", 1000)  # it has read for long
         long = [asyncio.ensure_future(reads.run(["a"], endless, large=True, sliced=True)) for _ in range(5)]
@@ -160,8 +168,8 @@ def test_select_that_is_not_done_in_its_slice_is_done_later(
 ) -> None:
     monkeypatch.setattr("turnout.serve.reads._SLICE_SECONDS", 0.1)
 
-    async def test() -> None:
-        reads, works = Reads(database, ServerSettings(max_reads_per_client=2, query_timeout_seconds=SECONDS)), Works()
+    async def test(works: Works) -> None:
+        reads = Reads(database, ServerSettings(max_reads_per_client=2, query_timeout_seconds=SECONDS))
         first = asyncio.ensure_future(reads.run(["a"], works.work("first"), large=True))
         begun: list[str] = []
 
@@ -182,9 +190,8 @@ def test_select_that_is_not_done_in_its_slice_is_done_later(
 
 
 def test_time_of_waiting_is_not_the_time_of_the_read_and_has_its_own_error(database: Database) -> None:
-    async def test() -> None:
+    async def test(works: Works) -> None:
         reads = Reads(database, ServerSettings(max_reads=1, max_reads_per_client=1, query_timeout_seconds=0.5))
-        works = Works()
         first = asyncio.ensure_future(reads.run(["a"], works.work("first")))
         await until(lambda: works.begun == ["first"])
         with pytest.raises(TurnoutError) as caught:
@@ -199,8 +206,8 @@ def test_time_of_waiting_is_not_the_time_of_the_read_and_has_its_own_error(datab
 
 
 def test_read_for_several_clients_counts_for_the_one_with_least_to_do(database: Database) -> None:
-    async def test() -> None:
-        reads, works = Reads(database, ServerSettings(max_reads=4, max_reads_per_client=1)), Works()
+    async def test(works: Works) -> None:
+        reads = Reads(database, ServerSettings(max_reads=4, max_reads_per_client=1))
         busy = [asyncio.ensure_future(reads.run(["busy"], works.work("busy"))) for _ in range(3)]
         shared = asyncio.ensure_future(reads.run(["busy", "quiet"], works.work("shared")))
         await until(lambda: "shared" in works.begun)
@@ -211,8 +218,8 @@ def test_read_for_several_clients_counts_for_the_one_with_least_to_do(database: 
 
 
 def test_small_reads_of_a_client_that_has_read_for_long_do_not_wait_behind_its_long_ones(database: Database) -> None:
-    async def test() -> None:
-        reads, works = Reads(database, ServerSettings(query_timeout_seconds=SECONDS)), Works()
+    async def test(works: Works) -> None:
+        reads = Reads(database, ServerSettings(query_timeout_seconds=SECONDS))
         reads._unspent.spend("a", 1000)  # it has read for long
         long = asyncio.ensure_future(reads.run(["a"], works.work("long"), large=True, sliced=True))
         await until(lambda: works.begun == ["long"])
@@ -229,8 +236,8 @@ def test_client_that_reads_all_the_time_has_one_place_and_rests(
 ) -> None:
     monkeypatch.setattr("turnout.serve.reads._LONG_SECONDS", 0.0)
 
-    async def test() -> None:
-        reads, works = Reads(database, ServerSettings(max_reads=4, max_reads_per_client=4)), Works()
+    async def test(works: Works) -> None:
+        reads = Reads(database, ServerSettings(max_reads=4, max_reads_per_client=4))
         reads._unspent.spend("a", 1000)
         first = asyncio.ensure_future(reads.run(["a"], works.work("first")))
         second = asyncio.ensure_future(reads.run(["a"], works.work("second")))
@@ -244,8 +251,8 @@ def test_client_that_reads_all_the_time_has_one_place_and_rests(
 
 
 def test_read_that_leaves_while_it_waits_takes_no_place(database: Database) -> None:
-    async def test() -> None:
-        reads, works = Reads(database, ServerSettings(max_reads=1, max_reads_per_client=1)), Works()
+    async def test(works: Works) -> None:
+        reads = Reads(database, ServerSettings(max_reads=1, max_reads_per_client=1))
         first = asyncio.ensure_future(reads.run(["a"], works.work("first")))
         gone = asyncio.ensure_future(reads.run(["b"], works.work("gone")))
         stays = asyncio.ensure_future(reads.run(["c"], works.work("stays")))
