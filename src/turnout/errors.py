@@ -50,7 +50,10 @@ PROGRAM_ERRORS: Mapping[str, tuple[str, str]] = {
     "jar_cache": ("the cache of jars cannot be written", "set `TURNOUT_CACHE` to another folder"),
     "no_class_archive": ("an archive of classes was not made", "Turnout runs without it, but starts more slowly"),
     "no_package_archive": ("the packages for Spark's workers were not written", "free 80 MB, or set `TURNOUT_CACHE`"),
-    "spark_not_started": ("Spark did not start", "check `spark.master`, `spark.conf` and the memory that is free"),
+    "spark_not_started": (
+        "Spark did not start",
+        "check `spark.master`, `spark.conf`, the memory that is free and the room on the disk",
+    ),
     "kafka_unreadable": ("a range of a topic cannot be read", "the message has Kafka's reason; it is tried again"),
     "openssl_missing": ("the command `openssl` is not installed", "install it"),
     "openssl_failed": ("`openssl` cannot read a file", "check the files of `kafka.auth` and their passwords"),

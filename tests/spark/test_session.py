@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
-from turnout.spark.jvm.session import clear_scratch, given_settings, not_started, visible_settings
+from turnout.config import SparkSettings
+from turnout.errors import TurnoutError
+from turnout.spark.jvm import session
+from turnout.spark.jvm.session import (
+    Java,
+    clear_scratch,
+    given_settings,
+    not_started,
+    start_session,
+    visible_settings,
+)
 
 
 def test_java_options_of_the_configuration_add_to_ours() -> None:
@@ -67,3 +78,13 @@ def test_start_that_failed_is_told_by_the_last_words_of_its_log_and_not_by_a_tra
     cause = "java.net.UnknownHostException: box: Name or service not known"
     log.write_text(f"Exception in thread\nCaused by: {cause}\n\tat java.base/java.net.A.b(A.java:1)\n\t... 17 more\n\n")
     assert not_started(log, error).message == f"Spark did not start: {cause}"
+
+
+def test_jvm_that_never_gives_its_address_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "START_SECONDS", 0.5)
+    monkeypatch.setattr(session, "java_command", lambda *_: ["/bin/sh", "-c", "exec sleep 600", "java"])
+    began: list[Java] = []
+    with pytest.raises(TurnoutError) as caught:
+        start_session(SparkSettings(), tmp_path, began.append)
+    assert caught.value.code == "spark_not_started"
+    assert [java.returncode for java in began] == [-signal.SIGTERM]

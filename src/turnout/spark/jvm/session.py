@@ -48,6 +48,9 @@ OUTPUT_FILE = "java.log"
 CRASH_FILE = "java-crash-%p.log"
 """What the JVM writes when it crashes, with its process id."""
 
+START_SECONDS = 180.0
+"""A JVM that has not given its address by then is ended: with a full disk it can give none, and would wait forever."""
+
 _SETTINGS = {
     "spark.app.name": "turnout",
     "spark.ui.enabled": "false",
@@ -219,8 +222,12 @@ def _launching(
 ) -> Iterator[None]:
     """Make PySpark start the JVM by our command, and tell of its process at once. The environment may overrule ours.
 
-    PySpark itself tells of it only when the JVM is up: too late to end one that is starting.
+    PySpark itself tells of it only when the JVM is up: too late to end one that is starting. Its wait has no limit.
     """
+
+    def end() -> None:
+        for java in began:
+            end_java(java)
 
     def popen(arguments: list[str], *, env: dict[str, str], preexec_fn: object = None, **kwargs: Any) -> Java:
         # PySpark's function would run in a fork of this process with all its threads, and was seen to crash there. It
@@ -233,10 +240,14 @@ def _launching(
             on_java(java)
         return java
 
+    overdue = threading.Timer(START_SECONDS, end)
+    overdue.daemon = True
+    overdue.start()
     java_gateway.__dict__["Popen"] = popen
     try:
         yield
     finally:
+        overdue.cancel()
         java_gateway.__dict__["Popen"] = subprocess.Popen
 
 
@@ -383,6 +394,6 @@ def not_started(log: Path, error: Exception) -> TurnoutError:
     return TurnoutError(
         code="spark_not_started",
         message=f"Spark did not start: {last}",
-        hint=f"see {log}; check spark.master, spark.conf and the memory that is free",
+        hint=f"see {log}; check spark.master, spark.conf, the memory that is free and the room on the disk",
         status=503,
     )
