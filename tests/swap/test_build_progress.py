@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnout.plan.joins import Join
@@ -87,6 +87,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
+@example([("read", 0.0, 0.0), ("views", 5e-324, 2.0)])
 def test_progress_never_goes_back_and_ends_below_a_hundred(steps: list[tuple[str, float, float]]) -> None:
     clock = Clock()
     progress = BuildMeter(1, PLAN, clock)

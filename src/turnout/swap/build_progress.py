@@ -25,6 +25,8 @@ class BuildStep(StrEnum):
 _ENDS = {BuildStep.VALIDATING: 2.0, BuildStep.READING: 72.0, BuildStep.VIEWS: 98.0, BuildStep.PUBLISHING: 100.0}
 """The percentage at which each step ends: about as long as they take, of a large topic."""
 
+_SLOWEST = 1e-6
+"""The share of a step that is done in a second at least, for the estimate of the time that is left."""
 _FIRST_SECONDS = {BuildStep.VALIDATING: 1.0, BuildStep.READING: 3.0, BuildStep.VIEWS: 2.0, BuildStep.PUBLISHING: 0.5}
 """How long a step is taken for until it has told something."""
 
@@ -82,7 +84,7 @@ class BuildMeter:
     def _speed(self) -> float:
         """The share of this step that is done in a second, as far as it is known."""
         if self._done > 0 and self._reported > self._entered:
-            return self._done / (self._reported - self._entered)
+            return max(_SLOWEST, self._done / (self._reported - self._entered))
         seconds = _FIRST_SECONDS[self._step]
         if self._step is BuildStep.READING:
             seconds = max(seconds, self._to_read / _FIRST_RECORDS_PER_SECOND)
